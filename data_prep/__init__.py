@@ -1,0 +1,1 @@
+"""Runnable modules: raw corpora -> timelines and frame features."""

@@ -1,0 +1,1 @@
+"""Runnable modules: scoring and paper-reproduction commands."""

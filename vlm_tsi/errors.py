@@ -1,0 +1,57 @@
+"""Errors meant for users.
+
+Input: a command's main function. Output: its exit code. Invariant: a mistake of the
+user's (bad file, bad option, missing package) ends as one line on stderr and exit code 2,
+never as a traceback; a mistake of ours keeps its traceback.
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+
+class UserError(Exception):
+    """One line that names the thing, its value and the mend."""
+
+    def __init__(self, thing: object, problem: str, mend: str) -> None:
+        self.thing, self.problem, self.mend = str(thing), problem, mend
+        super().__init__(" ".join(f"{thing}: {problem}; {mend}".split()))
+
+
+def os_error(path: str | Path, err: OSError) -> UserError:
+    """Turn a failed file operation into a line with its mend."""
+    mends = {
+        "FileNotFoundError": "check the path",
+        "PermissionError": "choose a place you may write to, or change its permissions",
+        "IsADirectoryError": "name a file, not a folder",
+        "NotADirectoryError": "name a folder, not a file",
+        "FileExistsError": "choose another name",
+    }
+    mend = mends.get(type(err).__name__, "free space on the disk or choose another place")
+    return UserError(path, err.strerror or str(err), mend)
+
+
+def command(main: Callable[..., int | None]) -> Callable[..., int]:
+    """Wrap a command's main: UserError -> one line, exit code 2; Ctrl-C -> 130."""
+
+    @functools.wraps(main)
+    def run(*args: object, **kwargs: object) -> int:
+        try:
+            return main(*args, **kwargs) or 0
+        except UserError as err:
+            print(f"error: {err}", file=sys.stderr)
+            return 2
+        except BrokenPipeError:
+            sys.stderr.close()
+            return 0
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130
+        except OSError as err:
+            if err.filename is None:
+                raise
+            print(f"error: {os_error(err.filename, err)}", file=sys.stderr)
+            return 2
+
+    return run

@@ -1,0 +1,108 @@
+"""Files that appear whole or not at all.
+
+Input: a path and what to write. Output: the finished file. Invariant: a reader sees the
+old file, the new file or no file, never a half-written one; a failed write leaves nothing
+behind and raises a UserError that names the path.
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from vlm_tsi.errors import UserError, os_error
+
+
+def make_folder(path: str | Path) -> Path:
+    """Create a folder (and its parents), or say why it cannot be had."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise os_error(folder, err) from err
+    return folder
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`, with its suffix; rename it on success."""
+    target = Path(path)
+    make_folder(target.parent)
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.stem[:40]}.", suffix=target.suffix, dir=target.parent
+        )
+        os.close(handle)
+    except OSError as err:
+        raise os_error(target, err) from err
+    temp = Path(name)
+    try:
+        yield temp
+        temp.chmod(0o666 & ~_umask())
+        os.replace(temp, target)
+    except OSError as err:
+        raise os_error(target, err) from err
+    finally:
+        temp.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write UTF-8 text whole or not at all."""
+    with atomic_path(path) as temp:
+        temp.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write one JSON value, indented; NaN and infinity are refused (ValueError)."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_jsonl(path: str | Path, records: Iterable[dict[str, Any]]) -> int:
+    """Write one JSON object a line; returns how many."""
+    count = 0
+    with atomic_path(path) as temp, temp.open("w", encoding="utf-8") as out:
+        for record in records:
+            out.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+            count += 1
+    return count
+
+
+def read_text(path: str | Path) -> str:
+    """Read UTF-8 text (a byte order mark is dropped), or raise a UserError."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as err:
+        raise UserError(path, f"byte {err.start} is not UTF-8", "save it as UTF-8") from err
+    except OSError as err:
+        raise os_error(path, err) from err
+
+
+def read_json(path: str | Path) -> Any:
+    """Read one JSON value, or say on which line it breaks."""
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as err:
+        raise UserError(f"{path}:{err.lineno}", f"not JSON ({err.msg})", "mend this line") from err
+
+
+def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number from 1, object) for each line that is not blank."""
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as err:
+            raise UserError(f"{path}:{number}", f"not JSON ({err.msg})", "mend this line") from err
+        if not isinstance(value, dict):
+            raise UserError(f"{path}:{number}", "not a JSON object", "write one {…} a line")
+        yield number, value

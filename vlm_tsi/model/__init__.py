@@ -1,0 +1,1 @@
+"""Models: vision encoder, connector and language model as one PreTrainedModel."""

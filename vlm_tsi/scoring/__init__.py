@@ -1,0 +1,1 @@
+"""Scoring: JSONL in, numbers out; needs no model."""

@@ -1,0 +1,1 @@
+"""Sequences: timelines and frame times -> interleaved ids, labels and times. Pure."""

@@ -1,0 +1,1 @@
+"""Streaming: frames in, speech events out, on one clock."""

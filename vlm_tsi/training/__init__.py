@@ -1,0 +1,1 @@
+"""Training: transformers' Trainer on interleaved sequences."""

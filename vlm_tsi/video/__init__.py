@@ -1,0 +1,1 @@
+"""Video: decoded by real timestamps, features kept by content."""

@@ -1,0 +1,1 @@
+"""Small simulated worlds that render video and exact timelines."""
