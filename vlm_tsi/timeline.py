@@ -174,21 +174,22 @@ def timeline_from_dict(record: Mapping[str, Any], where: str = "timeline") -> Ti
         raise UserError(where, f"utterances is {utterances!r}", "use a list")
     parts = {k: v for k, v in record.items() if k != "utterances"}
     turns = tuple(
-        _utterance_from_dict(u, f"{where}: utterances[{i}]") for i, u in enumerate(utterances)
+        utterance_from_dict(u, f"{where}: utterances[{i}]") for i, u in enumerate(utterances)
     )
-    return _build(Timeline, {**parts, "utterances": turns}, where)
+    return build(Timeline, {**parts, "utterances": turns}, where)
 
 
-def _utterance_from_dict(record: Any, where: str) -> Utterance:
+def utterance_from_dict(record: Any, where: str = "utterance") -> Utterance:
+    """Check and freeze one utterance's JSON object; `where` stands in the error."""
     _check_keys(record, {"role", "text", "start", "end"}, Utterance, where)
     words = record.get("words") or []
     for i, word in enumerate(words):
         _check_keys(word, {"text", "start", "end"}, Word, f"{where}.words[{i}]")
-    frozen = tuple(_build(Word, w, f"{where}.words[{i}]") for i, w in enumerate(words))
-    return _build(Utterance, {**record, "words": frozen}, where)
+    frozen = tuple(build(Word, w, f"{where}.words[{i}]") for i, w in enumerate(words))
+    return build(Utterance, {**record, "words": frozen}, where)
 
 
-def _check_keys(record: Any, required: set[str], cls: type, where: str) -> None:
+def _check_keys(record: Any, required: set[str], cls: type[Any], where: str) -> None:
     if not isinstance(record, Mapping):
         raise UserError(where, f"{record!r} is not a JSON object", "write {…}")
     for name in sorted(required - record.keys()):
@@ -197,7 +198,8 @@ def _check_keys(record: Any, required: set[str], cls: type, where: str) -> None:
         raise UserError(where, f"unknown field {name}", "remove it or put it under meta")
 
 
-def _build(cls: type[_T], values: Mapping[str, Any], where: str) -> _T:
+def build(cls: type[_T], values: Mapping[str, Any], where: str) -> _T:
+    """Make one of this module's values; what is bad becomes a UserError with `where`."""
     try:
         return cls(**values)
     except _Bad as err:
@@ -207,7 +209,7 @@ def _build(cls: type[_T], values: Mapping[str, Any], where: str) -> _T:
 def generated_from_dict(record: Mapping[str, Any], where: str = "utterance") -> Generated:
     """Check and freeze one generated utterance's JSON object."""
     _check_keys(record, {"video_id", "start", "end", "text"}, Generated, where)
-    return _build(Generated, record, where)
+    return build(Generated, record, where)
 
 
 def generated_to_dict(g: Generated) -> dict[str, Any]:

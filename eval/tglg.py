@@ -1,0 +1,245 @@
+"""Score generated utterances with TGLG's TRACE metric.
+
+Input: references (timeline JSONL, or published annotation .json) and predictions
+(generated-utterance JSONL, or published .csv). Output: Table 2's columns on the terminal, and
+JSON with `micro`, `macro`, `intervals`, `per_video`, `pairs`, `params`, `embedder`, `counts`.
+Invariant: all scores are percentages; whatever was estimated, ignored or unknown is counted.
+"""
+
+import argparse
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from vlm_tsi.errors import UserError, command
+from vlm_tsi.files import write_json
+from vlm_tsi.published import read_predictions, read_references
+from vlm_tsi.scoring.content import content_accuracy
+from vlm_tsi.scoring.embed import PAPER_EMBEDDER, SentenceEmbedder, find_embedder
+from vlm_tsi.scoring.groups import RESAMPLES, by_kind, intervals
+from vlm_tsi.scoring.trace_score import (
+    Overlap,
+    SwapRule,
+    TraceParams,
+    TraceResult,
+    UnknownVideos,
+    group_by_video,
+    references_of,
+    score,
+)
+from vlm_tsi.timeline import Generated, Timeline, Utterance
+
+COLUMNS = {
+    "trace": "TRACE", "s_a": "S_a", "s_t": "S_t", "s_start": "S_start", "s_end": "S_end",
+    "s_overlap": "S_overlap", "f1": "F1", "precision": "Prec", "recall": "Recall",
+}  # fmt: skip
+
+EXAMPLES = """
+examples:
+  python -m eval.tglg --ref ref.jsonl --pred pred.jsonl --out scores.json
+  python -m eval.tglg --ref annotations.json --pred predictions.csv --out scores.json
+  python -m eval.tglg --ref ref.jsonl --pred pred.jsonl --out scores.json \\
+      --embedder weights/all-mpnet-base-v2 --content-words red,green,blue,left,right
+  parity with the paper's released code:
+  python -m eval.tglg --ref ref.json --pred pred.csv --out scores.json \\
+      --overlap matched --swap-rule new_pairs --max-passes 5 --unknown-videos ignore
+"""
+
+CHOICES = {"overlap": Overlap, "swap_rule": SwapRule, "unknown_videos": UnknownVideos}
+HELP = {
+    "tau_time": "scale of start differences in the alignment, seconds",
+    "tau_win": "widest start difference of a matched pair, seconds",
+    "tau_pen": "scale of the timing penalties, seconds",
+    "alpha": "weight of S_a in TRACE",
+    "alpha_start": "weight of S_start in S_t",
+    "alpha_end": "weight of S_end in S_t",
+    "overlap": "S_overlap over all generated utterances, or over matched ones",
+    "swap_rule": "two pairs swap if all four starts are near, or only the new pairs' starts",
+    "unknown_videos": "utterances for videos without references: count against precision or not",
+    "max_passes": "most passes of swapping",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    p = argparse.ArgumentParser(
+        prog="python -m eval.tglg",
+        description=__doc__.split("\n")[0],
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    p.add_argument("--ref", required=True, help="timelines .jsonl, or published .json")
+    p.add_argument("--pred", required=True, help="generated utterances .jsonl, or published .csv")
+    p.add_argument("--out", required=True, help="where the scores go (.json)")
+    p.add_argument("--embedder", help="sentence embedder: folder or hub id (default: best at hand)")
+    p.add_argument("--embed-cache", help="folder that keeps sentence vectors between runs")
+    p.add_argument(
+        "--all-assistant", action="store_true",
+        help="score all assistant utterances, not only those with eval true",
+    )  # fmt: skip
+    p.add_argument("--content-words", help="comma-separated words to check in matched pairs")
+    p.add_argument("--resamples", type=int, default=RESAMPLES, help="bootstrap (%(default)s)")
+    p.add_argument("--seed", type=int, default=0, help="of the bootstrap (%(default)s)")
+    metric = p.add_argument_group("the metric's parameters (defaults: the paper's)")
+    for option in fields(TraceParams):
+        kind: dict[str, Any] = {"type": type(option.default)}
+        if option.name in CHOICES:
+            kind["choices"] = get_args(CHOICES[option.name])
+        flag = "--" + option.name.replace("_", "-")
+        text = f"{HELP[option.name]} (%(default)s)"
+        metric.add_argument(flag, default=option.default, help=text, **kind)
+    return p
+
+
+def params_of(args: argparse.Namespace) -> TraceParams:
+    """The metric's parameters among the options; a bad one is a UserError."""
+    try:
+        return TraceParams(**{f.name: getattr(args, f.name) for f in fields(TraceParams)})
+    except ValueError as err:
+        problem, mend = str(err).split("; ", 1)
+        raise UserError("parameters", problem, mend) from err
+
+
+def check_references(path: str, references: Mapping[str, Sequence[Utterance]]) -> None:
+    """Refuse a file in which nothing is to be scored."""
+    if any(references.values()):
+        return
+    problem = "no assistant utterance in it has eval true"
+    raise UserError(path, problem, "mark some, or score all of them with --all-assistant")
+
+
+def count(
+    timelines: Sequence[Timeline], predictions: Sequence[Generated], result: TraceResult
+) -> dict[str, int]:
+    """How much of everything there was, was estimated, or was left out."""
+    said = [u for t in timelines for u in t.utterances]
+    unknown = set(result.unknown_videos)
+    n_unknown = sum(g.video_id in unknown for g in predictions)
+    n_ref = sum(s.n_ref for s in result.per_video.values())
+    return {
+        "videos": len(timelines),
+        "videos_with_nothing_to_score": sum(t.video_id not in result.per_video for t in timelines),
+        "references": n_ref,
+        "context_utterances": len(said) - n_ref,
+        "user_utterances_marked_eval": sum(u.role == "user" and u.eval for u in said),
+        "generated": len(predictions),
+        "matched": len(result.pairs),
+        "ends_estimated": sum(g.end_is_estimated for g in predictions),
+        "generated_without_text": sum(not g.text.strip() for g in predictions),
+        "unknown_videos": len(unknown),
+        "unknown_video_utterances": n_unknown,
+        "ignored_utterances": n_unknown if result.params.unknown_videos == "ignore" else 0,
+    }
+
+
+def evaluate(
+    timelines: Sequence[Timeline],
+    predictions: Sequence[Generated],
+    embedder: SentenceEmbedder,
+    args: argparse.Namespace,
+) -> dict[str, Any]:
+    """Everything that goes into the JSON file."""
+    references = references_of(timelines, args.all_assistant)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = score(references, group_by_video(predictions), embedder, params_of(args))
+    scores = result.video_scores()
+    report: dict[str, Any] = {
+        "micro": result.micro,
+        "macro": result.macro,
+        "intervals": {
+            pool: {
+                name: asdict(x)
+                for name, x in intervals(
+                    result, pool=pool, resamples=args.resamples, seed=args.seed
+                ).items()
+            }
+            for pool in ("micro", "macro")
+        },
+        "embedder": embedder.name,
+        "params": asdict(result.params),
+        "counts": count(timelines, predictions, result),
+        "warnings": list(result.warnings),
+        "unknown_videos": list(result.unknown_videos),
+    }  # fmt: skip
+    kinds = by_kind(result, references)
+    if kinds:
+        report["by_kind"] = kinds
+    if args.content_words:
+        words = {w.strip() for w in args.content_words.split(",") if w.strip()}
+        report["content_accuracy"] = asdict(content_accuracy(result.pairs, words))
+    report["per_video"] = {v: {**asdict(s), **scores[v]} for v, s in result.per_video.items()}
+    report["pairs"] = [asdict(pair) for pair in result.pairs]
+    return report
+
+
+def show(report: Mapping[str, Any], console: Console) -> None:
+    """Print Table 2's columns, and what the reader must know beside them."""
+    table = Table(title=f"TRACE, percent (embedder: {report['embedder']})", box=None)
+    table.add_column("")
+    for heading in COLUMNS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for pool in ("micro", "macro"):
+        table.add_row(pool, *(f"{report[pool][name]:.1f}" for name in COLUMNS))
+    for kind, scores in report.get("by_kind", {}).items():
+        row = [f"{scores[n]:.1f}" if n in scores else "" for n in COLUMNS]
+        table.add_row(f"kind {kind}", *row)
+    console.print(table)
+    trace = report["intervals"]["micro"]["trace"]
+    counts = report["counts"]
+    console.print(
+        f"TRACE {trace['value']:.1f} (95% {trace['low']:.1f} to {trace['high']:.1f}); "
+        f"{counts['references']} references, {counts['generated']} generated, "
+        f"{counts['matched']} matched",
+        highlight=False,
+    )
+    content = report.get("content_accuracy")
+    if content:
+        f1 = "none in matched pairs" if content["f1"] is None else f"{content['f1']:.1f}%"
+        console.print(f"content words: {f1}", highlight=False)
+
+
+def notes(report: Mapping[str, Any]) -> list[str]:
+    """One line for each thing that was repaired, left out or is not as in the paper."""
+    counts = report["counts"]
+    lines = list(report["warnings"])
+    if report["embedder"].rsplit("/", 1)[-1] != PAPER_EMBEDDER:
+        lines.append(f"embedder is not the paper's {PAPER_EMBEDDER}: S_a and TRACE differ from it")
+    for name, text in (
+        ("ends_estimated", "generated end(s) are estimates"),
+        ("generated_without_text", "generated utterance(s) have no text; they are scored"),
+        ("user_utterances_marked_eval", "user utterance(s) have eval true; not scored"),
+        ("videos_with_nothing_to_score", "video(s) have neither references nor predictions"),
+    ):
+        if counts[name]:
+            lines.append(f"{counts[name]} {text}")
+    return lines
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """Read, score, write, print."""
+    args = parser().parse_args(argv)
+    params_of(args)
+    for name, least in (("resamples", 1), ("seed", 0)):
+        if getattr(args, name) < least:
+            problem = f"it is {getattr(args, name)}"
+            raise UserError(f"--{name}", problem, f"use a whole number from {least} on")
+    timelines, predictions = read_references(args.ref), read_predictions(args.pred)
+    check_references(args.ref, references_of(timelines, args.all_assistant))
+    embedder = find_embedder(args.embedder, cache=args.embed_cache)
+    report = evaluate(timelines, predictions, embedder, args)
+    write_json(args.out, report)
+    show(report, Console())
+    for line in notes(report):
+        print(f"note: {line}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""Training configuration: typed, read from YAML with dotted overrides.
+
+Input: `--config FILE` and `key=value` words. Output: a `TrainConfig`.
+Invariant: an unknown key, a wrong type or an impossible value stops here, in one line that
+names the key, before anything is loaded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jsonargparse
+
+from vlm_tsi.errors import UserError
+from vlm_tsi.sequence.interleave import Scheme
+from vlm_tsi.sequence.tokens import TokenSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartConfig:
+    """A pretrained part (`path`: folder or hub name), or a random one (`config`).
+
+    `gguf_file` names a GGUF file inside `path` (llama.cpp's format).
+    """
+
+    path: str | None = None
+    config: dict[str, Any] | None = None
+    gguf_file: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Either `base`, a finished checkpoint to go on from, or the parts of a new model."""
+
+    base: str | None = None
+    vision: PartConfig = field(default_factory=PartConfig)
+    text: PartConfig = field(default_factory=PartConfig)
+    tokenizer: str | None = None
+    tokens: TokenSpec = field(default_factory=TokenSpec)
+    use_cls: bool = True
+    pool: int = 0
+    frame_size: int = 64
+    pixel_mean: list[float] = field(default_factory=lambda: [0.5, 0.5, 0.5])
+    pixel_std: list[float] = field(default_factory=lambda: [0.5, 0.5, 0.5])
+    tokens_per_second: float = 150 * 1.3 / 60
+    train_vision: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraSettings:
+    """LoRA on all linear layers of the language model; rank 0 trains all weights.
+
+    The paper's values (Section 6.1): rank 128, alpha 256.
+    """
+
+    rank: int = 0
+    alpha: int = 256
+    dropout: float = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What to train on: `timelines` (videos beside them), or `captions` of single frames.
+
+    `store` is a frame-feature store (data_prep.encode_frames); without one, frames are
+    decoded and encoded while training. `limit` takes the first so many records of a file.
+    """
+
+    timelines: list[str] = field(default_factory=list)
+    captions: list[str] = field(default_factory=list)
+    store: str | None = None
+    fps: float = 2.0
+    limit: int | None = None
+    max_positions: int = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimConfig:
+    """Optimisation; `batch_size` is a device's, a step sees batch_size x accumulate x devices."""
+
+    epochs: float = 1.0
+    max_steps: int = -1
+    batch_size: int = 8
+    accumulate: int = 1
+    lr: float = 1e-4
+    schedule: str = "cosine"
+    warmup: float = 0.05
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    bf16: bool = False
+    gradient_checkpointing: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Where results go, how often to save, what to report to, and the seed."""
+
+    out: str = "runs/train"
+    seed: int = 0
+    save_steps: int = 500
+    keep: int = 1
+    log_steps: int = 10
+    resume: bool = False
+    report_to: Literal["none", "wandb"] = "none"
+    workers: int = 0
+    deepspeed: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """All of one training run."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    data: DataConfig = field(default_factory=DataConfig)
+    scheme: Scheme = field(default_factory=Scheme)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        if bool(self.data.timelines) == bool(self.data.captions):
+            raise ValueError("data.timelines and data.captions: give exactly one of them")
+        if self.optim.epochs <= 0 and self.optim.max_steps <= 0:
+            raise ValueError("optim.epochs: must be > 0 where optim.max_steps is not set")
+
+
+def train_parser() -> jsonargparse.ArgumentParser:
+    """The parser behind train.py."""
+    parser = jsonargparse.ArgumentParser(
+        prog="train.py",
+        description="Train a VLM-TSI or a turn-based baseline.",
+        epilog="example: accelerate launch train.py --config configs/demo/tsi.yaml optim.lr=3e-4",
+        exit_on_error=False,
+    )
+    parser.add_argument("--config", action="config", help="YAML file; may be given more than once")
+    parser.add_class_arguments(TrainConfig)
+    return parser
+
+
+def parse_train_config(argv: Sequence[str]) -> TrainConfig:
+    """Read the config; `key=value` words stand for `--key=value`.
+
+    Raises:
+        UserError: unknown key, wrong type, missing file, impossible value.
+    """
+    words = [f"--{w}" if "=" in w and not w.startswith("-") else w for w in argv]
+    parser = train_parser()
+    try:
+        found = parser.parse_args(words)
+        values = {k: v for k, v in parser.instantiate_classes(found).items() if k != "config"}
+        return TrainConfig(**values)
+    except (jsonargparse.ArgumentError, ValueError, TypeError) as err:
+        message = " ".join(str(err).split())
+        raise UserError("train.py config", message, "see configs/ or train.py --help") from err

@@ -1,0 +1,136 @@
+"""Checkpoints in and out.
+
+Input: a folder: a whole model, or a LoRA adapter with its connector and the base's folder
+named in it. Output: a `VlmTsiModel` and its tokenizer. Invariant: weights come from
+safetensors only, no code comes from a checkpoint, and a folder of another kind is refused
+by name before a weight is read.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedModel
+
+from vlm_tsi.errors import UserError
+from vlm_tsi.files import read_json
+from vlm_tsi.model.config import VlmTsiConfig
+from vlm_tsi.model.vlm import VlmTsiModel
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to stream, and its tokenizer."""
+
+    model: VlmTsiModel
+    tokenizer: Any
+
+
+def load_checkpoint(folder: str | Path, base: str | Path | None = None) -> Loaded:
+    """Load a checkpoint; an adapter is merged into its base.
+
+    Args:
+        folder: what training wrote.
+        base: the base model's folder, where the adapter's own note of it is out of date.
+
+    Raises:
+        UserError: no checkpoint there, or one of another architecture.
+    """
+    path = Path(folder)
+    if (path / "adapter_config.json").is_file():
+        model = _load_adapter(path, base).merge_and_unload()
+    else:
+        model = load_whole(path)
+    return Loaded(model.eval(), load_tokenizer(path))
+
+
+def load_whole(path: Path) -> VlmTsiModel:
+    """Load a whole model's folder."""
+    check_architecture(path)
+    if not list(path.glob("*.safetensors")):
+        raise UserError(path, "holds no .safetensors file", "name a finished checkpoint")
+    try:
+        model, info = VlmTsiModel.from_pretrained(
+            path, local_files_only=True, output_loading_info=True
+        )
+    except (OSError, RuntimeError, ValueError) as err:
+        raise UserError(path, f"cannot be loaded ({err})", "name a whole checkpoint") from err
+    absent = sorted(info["missing_keys"])
+    if absent:
+        problem = f"{len(absent)} weights are missing, {absent[0]} first"
+        raise UserError(path, problem, "train it anew or copy it again")
+    return model
+
+
+def check_architecture(path: Path) -> None:
+    """Refuse a folder that is not a VLM-TSI checkpoint."""
+    config = path / "config.json"
+    if not config.is_file():
+        problem = "is not a checkpoint (no config.json)" if path.is_dir() else "is not there"
+        raise UserError(path, problem, "name the folder that training wrote, e.g. runs/demo/tsi/model")
+    kind = read_json(config).get("model_type")
+    if kind != VlmTsiConfig.model_type:
+        problem = f"holds a {kind!r} model, not {VlmTsiConfig.model_type!r}"
+        raise UserError(path, problem, "name a VLM-TSI checkpoint, or train one on this backbone")
+
+
+def _load_adapter(path: Path, base: str | Path | None) -> Any:
+    from peft import PeftModel
+
+    named = base or read_json(path / "adapter_config.json").get("base_model_name_or_path")
+    base_path = find_base(path, named)
+    model = load_whole(base_path)
+    config = path / "config.json"
+    if config.is_file():
+        check_architecture(path)
+        model.config = VlmTsiConfig.from_pretrained(path)
+    try:
+        return PeftModel.from_pretrained(model, str(path))
+    except (RuntimeError, ValueError, KeyError) as err:
+        problem = f"does not fit its base {base_path} ({err})"
+        raise UserError(path, problem, "name the base it was trained on with --base") from err
+
+
+def find_base(path: Path, named: Any) -> Path:
+    """The base's folder: as written, or relative to the adapter."""
+    for candidate in (Path(str(named)), path / str(named)):
+        if (candidate / "config.json").is_file():
+            return candidate
+    raise UserError(path, f"its base model {named!r} is not there", "name its folder with --base")
+
+
+def load_tokenizer(path: str | Path) -> Any:
+    """Load a tokenizer from a folder or (named without a folder) from the hub's cache."""
+    try:
+        return AutoTokenizer.from_pretrained(str(path))
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        raise UserError(path, "holds no tokenizer that loads", "copy tokenizer.json there") from err
+
+
+def save_checkpoint(
+    folder: Path, model: PreTrainedModel, tokenizer: Any, config: VlmTsiConfig, notes: dict
+) -> None:
+    """Write a model (whole or adapter), its config, tokenizer and notes, whole or not at all.
+
+    An existing folder of that name is replaced only once the new one is complete.
+    """
+    aside = folder.with_name(f".{folder.name}.new")
+    _remove(aside)
+    model.save_pretrained(aside)
+    config.save_pretrained(aside)
+    tokenizer.save_pretrained(aside)
+    (aside / "training.json").write_text(json.dumps(notes, indent=2) + "\n")
+    old = folder.with_name(f".{folder.name}.old")
+    _remove(old)
+    if folder.exists():
+        folder.rename(old)
+    aside.rename(folder)
+    _remove(old)
+
+
+def _remove(path: Path) -> None:
+    import shutil
+
+    if path.exists():
+        shutil.rmtree(path)

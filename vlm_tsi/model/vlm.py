@@ -1,0 +1,146 @@
+"""`VlmTsiModel`: vision encoder + connector + causal language model on one sequence.
+
+Input (training): ids with frame slots, frames as features or pixels, shifted labels.
+Input (streaming): embeddings of the next few positions and a cache.
+Output: loss or logits. Invariant: both ways give the same logits for the same sequence
+(tests/streaming/test_replay.py holds them to 1e-4).
+
+Shapes: B rows, L positions, F frames in the batch, T tokens a frame, D text width, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutput
+
+from vlm_tsi.model.config import VlmTsiConfig
+from vlm_tsi.model.connector import connector
+from vlm_tsi.model.loss import labelled_loss
+from vlm_tsi.model.vision import FrameEncoder
+from vlm_tsi.sequence.tokens import StreamTokens
+
+
+def vision_width(config: Any) -> int:
+    """D_vision of a Hugging Face vision config."""
+    for name in ("hidden_size", "hidden_dim"):
+        if hasattr(config, name):
+            return int(getattr(config, name))
+    return int(config.hidden_sizes[-1])
+
+
+class VlmTsiModel(PreTrainedModel):
+    """A real-time vision-language model (paper Section 5)."""
+
+    config_class = VlmTsiConfig
+    config: VlmTsiConfig
+    base_model_prefix = ""
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    main_input_name = "input_ids"
+
+    def __init__(self, config: VlmTsiConfig) -> None:
+        super().__init__(config)
+        self.encoder = FrameEncoder(config, AutoModel.from_config(config.vision_config))
+        self.language_model = AutoModelForCausalLM.from_config(config.text_config)
+        text_width = self.language_model.config.hidden_size
+        self.connector = connector(vision_width(config.vision_config), text_width)
+        self.post_init()
+
+    @classmethod
+    def from_parts(
+        cls, config: VlmTsiConfig, vision: nn.Module | None, language: nn.Module | None
+    ) -> "VlmTsiModel":
+        """A new model around pretrained parts (None keeps a part random)."""
+        model = cls(config)
+        if vision is not None:
+            model.encoder.vision = vision
+        if language is not None:
+            model.language_model = language
+        return model
+
+    @property
+    def tokens(self) -> StreamTokens:
+        """The stream's special tokens."""
+        return self.config.tokens
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The text embedding table."""
+        return self.language_model.get_input_embeddings()
+
+    def get_output_embeddings(self) -> nn.Module:
+        """The output head."""
+        return self.language_model.get_output_embeddings()
+
+    def encode_pixels(self, pixels_FHWC: torch.Tensor) -> torch.Tensor:
+        """Frames uint8 [F, H, W, 3] -> vision features [F, T, D_vision]."""
+        return self.encoder(pixels_FHWC.to(self.device))
+
+    def embed_frames(self, features_FTV: torch.Tensor) -> torch.Tensor:
+        """Vision features [F, T, D_vision] -> positions [F * T, D]."""
+        weight = self.connector[0].weight
+        return self.connector(features_FTV.to(weight.device, weight.dtype)).flatten(0, 1)
+
+    def embed_ids(self, ids: torch.Tensor) -> torch.Tensor:
+        """Token ids [...] -> embeddings [..., D]; a frame id past the table is clamped."""
+        table = self.get_input_embeddings()
+        return table(ids.clamp(max=table.weight.shape[0] - 1))
+
+    def embed(
+        self, input_ids_BL: torch.Tensor, frame_mask_BL: torch.Tensor, features_FTV: torch.Tensor
+    ) -> torch.Tensor:
+        """Merge text embeddings and frames into [B, L, D]."""
+        embeds_BLD = self.embed_ids(input_ids_BL)
+        frames_ND = self.embed_frames(features_FTV).to(embeds_BLD.dtype)
+        return embeds_BLD.masked_scatter(frame_mask_BL[..., None], frames_ND)
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        frame_mask: torch.Tensor,
+        frame_features: torch.Tensor | None = None,
+        pixels: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        label_weights: torch.Tensor | None = None,
+        num_items_in_batch: torch.Tensor | float | None = None,
+        **kwargs: Any,
+    ) -> CausalLMOutput:
+        """Loss over labelled positions if `labels` is given, else logits [B, L, V].
+
+        Args:
+            input_ids: [B, L]; frame slots hold any id.
+            frame_mask: bool [B, L], true at frame slots, T consecutive ones a frame.
+            frame_features: [F, T, D_vision], or
+            pixels: uint8 [F, H, W, 3], the frames of all rows in order.
+            labels: [B, L], already shifted, -100 where nothing is predicted.
+            label_weights: [B, L].
+            num_items_in_batch: the weight that the loss is divided by (default: own sum).
+        """
+        if frame_features is None:
+            assert pixels is not None, "give frame_features or pixels"
+            frame_features = self.encode_pixels(pixels)
+        embeds_BLD = self.embed(input_ids, frame_mask, frame_features)
+        hidden_BLD = self._text_body()(inputs_embeds=embeds_BLD, use_cache=False)[0]
+        head = self.get_output_embeddings()
+        if labels is None:
+            return CausalLMOutput(logits=head(hidden_BLD))
+        return CausalLMOutput(
+            loss=labelled_loss(hidden_BLD, head, labels, label_weights, num_items_in_batch)
+        )
+
+    def _text_body(self) -> nn.Module:
+        return self.language_model.get_decoder()
+
+    @torch.inference_mode()
+    def advance(self, embeds_LD: torch.Tensor, cache: Any, *, every: bool = False) -> torch.Tensor:
+        """Feed L positions after what the cache holds; logits [V] of the last, or all [L, V]."""
+        output = self._text_body()(inputs_embeds=embeds_LD[None], cache=cache, use_cache=True)
+        hidden_LD = output.last_hidden_state[0]
+        return self.get_output_embeddings()(hidden_LD if every else hidden_LD[-1])
+
+
+AutoConfig.register("vlm_tsi", VlmTsiConfig)
+AutoModel.register(VlmTsiConfig, VlmTsiModel)
+AutoModelForCausalLM.register(VlmTsiConfig, VlmTsiModel)

@@ -1,0 +1,211 @@
+"""One stream through one model: frames and other speakers in, speech events out.
+
+Input: `step(frame)` with the frame's features and time (s); `hear(...)` for what others
+say (or for teacher forcing). Output: `Opened`, `Token`, `Closed` events. No I/O, no clock.
+Invariant: every position is fed to the cache exactly once and in order; BOS and EOS never
+are; tokens are said at the speech rate, and those that do not fit before the next frame
+wait for it (paper Section 5.3).
+
+The positions fed are those of `sequence.interleave`, so that a teacher-forced stream gives
+the training forward's logits.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+
+from vlm_tsi.sequence.tokens import StreamTokens
+from vlm_tsi.streaming.events import Closed, Event, Opened, Token
+from vlm_tsi.streaming.policy import Policy
+from vlm_tsi.timeline import ClosedBy
+
+PREFILL = 512
+
+
+class StreamModel(Protocol):
+    """What the engine asks of a model (VlmTsiModel has it)."""
+
+    @property
+    def tokens(self) -> StreamTokens:
+        """Special tokens."""
+        ...
+
+    def embed_ids(self, ids: torch.Tensor) -> torch.Tensor:
+        """[L] -> [L, D]."""
+        ...
+
+    def embed_frames(self, features_FTV: torch.Tensor) -> torch.Tensor:
+        """[F, T, V] -> [F * T, D]."""
+        ...
+
+    def advance(self, embeds_LD: torch.Tensor, cache: Any) -> torch.Tensor:
+        """Feed L positions; logits [V] after the last."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFrame:
+    """A frame's time (s), index, and vision features [T, D_vision]."""
+
+    time: float
+    idx: int
+    features_TV: torch.Tensor
+
+
+@dataclass(slots=True)
+class _Speech:
+    """The utterance under way: when it opened, how many tokens, until when they last."""
+
+    utterance_idx: int
+    opened: float
+    spoken: int = 0
+    until: float = 0.0
+
+
+class StreamEngine:
+    """Feed frames with `step`; read what the model says from the events it returns.
+
+    Args:
+        model: see `StreamModel`.
+        cache: an empty cache for it.
+        policy: `Tsi` or `TurnBased`.
+        tokens_per_second: speech rate.
+        frame_gap: expected seconds to the next frame.
+        rounding: `accumulate` hands tokens out by accumulated speech time; `ceil` rounds
+            up at each frame, as the released code does.
+        max_tokens: an utterance longer than this is closed with `limit`.
+    """
+
+    def __init__(
+        self,
+        model: StreamModel,
+        cache: Any,
+        policy: Policy,
+        *,
+        tokens_per_second: float,
+        frame_gap: float,
+        rounding: Literal["accumulate", "ceil"] = "accumulate",
+        max_tokens: int = 128,
+    ) -> None:
+        self.model, self.cache, self.policy = model, cache, policy
+        self.rate, self.gap = tokens_per_second, frame_gap
+        self.rounding, self.max_tokens = rounding, max_tokens
+        self.positions = 0
+        self._pending: list[torch.Tensor] = []
+        self._logits: torch.Tensor | None = None
+        self._speech: _Speech | None = None
+        self._utterances = 0
+        self._until = 0.0
+
+    @property
+    def speaking(self) -> bool:
+        """Is an utterance under way?"""
+        return self._speech is not None
+
+    def feed_ids(self, ids: Sequence[int]) -> None:
+        """Append text positions (a system text, a prefix, tokens), to be run when needed."""
+        if len(ids):
+            self._append(self.model.embed_ids(torch.as_tensor(list(ids))))
+
+    def watch(self, frame: StreamFrame) -> None:
+        """Append a frame without a decision (context)."""
+        self._append(self.model.embed_frames(frame.features_TV[None]))
+
+    def hear(self, role: str, ids: Sequence[int], time: float, *, opens: bool) -> list[Event]:
+        """Another speaker's tokens (or our own, teacher-forced) arrive at `time`.
+
+        `opens` marks the first tokens of a turn, before which the role prefix is fed. If
+        the model is speaking, it yields the floor.
+        """
+        events = self._close("bos", time)
+        if opens:
+            self.feed_ids(self.model.tokens.prefixes[role])
+        self.feed_ids(ids)
+        return events
+
+    def step(self, frame: StreamFrame) -> list[Event]:
+        """See a frame, decide, and say what fits before the next one."""
+        self.watch(frame)
+        decision = self.policy.at_frame(self._run(), self.speaking)
+        events: list[Event] = []
+        room = self._room(frame.time)
+        while decision.act != "wait":
+            if decision.act == "open":
+                if room < 1 and events and not self.policy.pauses_world:
+                    break
+                events += self._open(frame)
+                room = max(1, self._room(frame.time))
+            elif decision.act == "close":
+                events += self._close("eos", frame.time)
+                break
+            else:
+                if room < 1:
+                    break
+                events += self._say(decision.token_id, frame)
+                room -= 1
+            if not self.speaking or (room < 1 and not self.policy.pauses_world):
+                break
+            decision = self.policy.at_token(self._run())
+        return events
+
+    def finish(self, time: float) -> list[Event]:
+        """The stream has ended: an utterance under way is closed there."""
+        return self._close("stream_end", time)
+
+    def _append(self, embeds_LD: torch.Tensor) -> None:
+        self._pending.append(embeds_LD)
+        self.positions += len(embeds_LD)
+
+    def _run(self) -> torch.Tensor:
+        """Logits [V] after all that has been fed; each position runs once."""
+        if self._pending:
+            embeds_LD = torch.cat(self._pending)
+            self._pending = []
+            for part in embeds_LD.split(PREFILL):
+                self._logits = self.model.advance(part, self.cache)
+        assert self._logits is not None, "nothing has been fed yet"
+        return self._logits
+
+    def _room(self, frame_time: float) -> int:
+        """How many tokens fit between this frame and the next."""
+        if self.policy.pauses_world:
+            return self.max_tokens
+        if self.rounding == "ceil":
+            return math.ceil(self.rate * self.gap - 1e-9)
+        if self._speech is None:
+            return math.floor(self.rate * self.gap + 1e-9)
+        elapsed = frame_time + self.gap - self._speech.opened
+        return math.floor(elapsed * self.rate + 1e-9) - self._speech.spoken
+
+    def _open(self, frame: StreamFrame) -> list[Event]:
+        events = self._close("bos", frame.time)
+        start = frame.time if self.policy.pauses_world else max(frame.time, self._until)
+        self._speech = _Speech(self._utterances, start, until=start)
+        self._utterances += 1
+        self.feed_ids(self.model.tokens.prefixes["assistant"])
+        return [*events, Opened(start, self._speech.utterance_idx, frame.idx)]
+
+    def _say(self, token_id: int, frame: StreamFrame) -> list[Event]:
+        speech = self._speech
+        assert speech is not None
+        start = speech.until if self.policy.pauses_world else max(speech.until, frame.time)
+        speech.until = start + 1 / self.rate
+        speech.spoken += 1
+        self._until = speech.until
+        self.feed_ids([token_id])
+        events: list[Event] = [
+            Token(start, speech.until, speech.utterance_idx, token_id, frame.idx)
+        ]
+        if speech.spoken >= self.max_tokens:
+            events += self._close("limit", frame.time)
+        return events
+
+    def _close(self, how: ClosedBy, time: float) -> list[Event]:
+        speech, self._speech = self._speech, None
+        if speech is None:
+            return []
+        estimated = self.policy.pauses_world
+        return [Closed(max(time, speech.opened), speech.until, speech.utterance_idx, how, estimated)]

@@ -1,0 +1,124 @@
+"""Config -> model and tokenizer to train.
+
+Input: `ModelConfig`, `LoraSettings`. Output: `Built`: a `VlmTsiModel`, or the same wrapped
+by peft. Invariant: what is trained is what the config says: LoRA and connector, or all
+weights but the vision encoder's (unless `train_vision`).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+
+from vlm_tsi.config import LoraSettings, ModelConfig, PartConfig, TrainConfig
+from vlm_tsi.errors import UserError
+from vlm_tsi.model.config import VlmTsiConfig
+from vlm_tsi.model.loading import load_checkpoint, load_tokenizer
+from vlm_tsi.model.vlm import VlmTsiModel
+from vlm_tsi.sequence.tokens import stream_tokens
+
+
+@dataclass(frozen=True)
+class Built:
+    """`trained` is what the optimiser sees: `model`, or peft around it."""
+
+    model: VlmTsiModel
+    trained: Any
+    tokenizer: Any
+
+
+def build(config: TrainConfig) -> Built:
+    """Make or load the model, then choose what is trained."""
+    torch.manual_seed(config.run.seed)
+    if config.model.base:
+        loaded = load_checkpoint(config.model.base)
+        model, tokenizer = loaded.model, loaded.tokenizer
+    else:
+        model, tokenizer = new_model(config.model)
+    model.config.scheme, model.config.fps = config.scheme.name, config.data.fps
+    model.requires_grad_(True)
+    model.encoder.requires_grad_(config.model.train_vision)
+    trained = add_lora(model, config.lora, config.model.base) if config.lora.rank else model
+    return Built(model, trained, tokenizer)
+
+
+def new_model(config: ModelConfig) -> tuple[VlmTsiModel, Any]:
+    """A new model from parts, pretrained or random."""
+    where = config.tokenizer or config.text.path
+    if where is None:
+        raise UserError("model.tokenizer", "is not set", "name a folder with a tokenizer")
+    tokenizer = load_tokenizer(where)
+    use_cls_tokens = int(config.use_cls) + config.pool**2
+    if use_cls_tokens < 1:
+        raise UserError("model.pool", "a frame has no token", "set use_cls or pool >= 1")
+    tokens = stream_tokens(tokenizer, config.tokens, use_cls_tokens)
+    vision_config, vision = _part("model.vision", config.vision, AutoModel, {})
+    text_config, text = _part(
+        "model.text", config.text, AutoModelForCausalLM, {"vocab_size": len(tokenizer)}
+    )
+    whole = VlmTsiConfig(
+        vision_config=vision_config.to_dict(),
+        text_config=text_config.to_dict(),
+        use_cls=config.use_cls,
+        pool=config.pool,
+        frame_size=config.frame_size,
+        pixel_mean=config.pixel_mean,
+        pixel_std=config.pixel_std,
+        tokens_per_second=config.tokens_per_second,
+        stream_tokens=tokens.to_dict(),
+    )
+    return VlmTsiModel.from_parts(whole, vision, text), tokenizer
+
+
+def _part(name: str, part: PartConfig, auto: Any, extra: dict) -> tuple[Any, nn.Module | None]:
+    """(config, pretrained module or None)."""
+    if part.path is None:
+        if not part.config:
+            raise UserError(name, "has neither path nor config", "set one of them")
+        try:
+            return AutoConfig.for_model(**{**extra, **part.config}), None
+        except (ValueError, KeyError, TypeError) as err:
+            raise UserError(f"{name}.config", str(err), "name a known model_type") from err
+    local = Path(part.path).is_dir()
+    options = {"gguf_file": part.gguf_file} if part.gguf_file else {}
+    try:
+        module = auto.from_pretrained(part.path, local_files_only=local, **options)
+    except (OSError, ValueError) as err:
+        mend = "name a folder with config.json and safetensors, or a hub name"
+        raise UserError(f"{name}.path {part.path}", f"cannot be loaded ({err})", mend) from err
+    module = module.float() if part.gguf_file else module
+    if hasattr(module.config, "quantization_config"):
+        del module.config.quantization_config
+    vision = getattr(module, "vision_model", None)
+    if auto is AutoModel and vision is not None and hasattr(module, "text_model"):
+        module = vision
+    return module.config, module
+
+
+def lora_targets(model: VlmTsiModel) -> list[str]:
+    """Every linear layer of the language model, its head included (paper Section 6.1)."""
+    return [
+        f"language_model.{name}"
+        for name, module in model.language_model.named_modules()
+        if isinstance(module, nn.Linear)
+    ]
+
+
+def add_lora(model: VlmTsiModel, settings: LoraSettings, base: str | None) -> Any:
+    """Wrap with LoRA; the connector is trained whole and saved with the adapter."""
+    from peft import LoraConfig, get_peft_model
+
+    if settings.alpha <= 0:
+        raise UserError("lora.alpha", f"is {settings.alpha}", "use a value > 0")
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=lora_targets(model),
+        modules_to_save=["connector"],
+        base_model_name_or_path=base,
+    )
+    return get_peft_model(model, config)

@@ -1,0 +1,149 @@
+"""Timelines and frames -> training samples.
+
+Input: timeline JSONL (or single-frame captions), and frames from a feature store or from
+the videos themselves. Output: map-style datasets of `Sample`.
+Invariant: the same record gives the same sample in every epoch and process; what cannot be
+used is counted in `left_out`, with the reason.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from vlm_tsi.files import read_jsonl
+from vlm_tsi.sequence.collate import Sample
+from vlm_tsi.sequence.interleave import InterleavedSequence, Scheme, interleave
+from vlm_tsi.sequence.tokens import Encode, StreamTokens
+from vlm_tsi.timeline import Timeline, Utterance, read_timelines
+from vlm_tsi.video.features import FeatureStore, content_key
+from vlm_tsi.video.reader import iter_frames
+
+Frames = tuple[np.ndarray, torch.Tensor]
+
+
+class FrameSource(Protocol):
+    """Frame times [F] (s) and frames of a video: features [F,T,D] or pixels [F,H,W,3]."""
+
+    is_features: bool
+
+    def frames(self, video: Path) -> Frames:
+        """All frames of the video at the source's rate."""
+
+
+class StoreFrames:
+    """Frames as stored features."""
+
+    is_features = True
+
+    def __init__(self, store: FeatureStore) -> None:
+        self.store = store
+
+    def frames(self, video: Path) -> Frames:
+        """Memory-mapped features."""
+        return self.store.get(content_key(video))
+
+
+class VideoFrames:
+    """Frames decoded anew each time, letterboxed to `size`."""
+
+    is_features = False
+
+    def __init__(self, fps: float, size: int) -> None:
+        self.fps, self.size = fps, size
+
+    def frames(self, video: Path) -> Frames:
+        """Decoded pixels, uint8."""
+        found = list(iter_frames(video, fps=self.fps, size=self.size))
+        pixels_FHWC = np.stack([f.rgb_HWC for f in found])
+        return np.array([f.time for f in found]), torch.from_numpy(pixels_FHWC)
+
+
+def read_with_videos(path: str | Path, limit: int | None = None) -> list[tuple[Timeline, Path]]:
+    """Timelines of a file with their videos' paths (relative ones are beside the file)."""
+    folder = Path(path).parent
+    return [(t, folder / t.video_path) for t in read_timelines(path)[:limit]]
+
+
+class StreamDataset(Dataset[Sample]):
+    """One interleaved sequence a timeline."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        source: FrameSource,
+        tokens: StreamTokens,
+        encode: Encode,
+        scheme: Scheme,
+        limit: int | None = None,
+        max_positions: int = 8192,
+    ) -> None:
+        self.source = source
+        self.left_out: Counter[str] = Counter()
+        self.rows: list[tuple[InterleavedSequence, Path]] = []
+        for timeline, video in (r for p in paths for r in read_with_videos(p, limit)):
+            times_F = source.frames(video)[0]
+            sequence = interleave(
+                timeline.utterances, times_F, tokens, encode, scheme, timeline.system
+            )
+            if len(sequence) > max_positions:
+                self.left_out[f"longer than {max_positions} positions"] += 1
+            else:
+                self.rows.append((sequence, video))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Sample:
+        sequence, video = self.rows[index]
+        frames = self.source.frames(video)[1]
+        if self.source.is_features:
+            return Sample(sequence, features_FTD=frames)
+        return Sample(sequence, pixels_FHWC=frames)
+
+
+class CaptionDataset(Dataset[Sample]):
+    """Single frames and what is to be seen on them, as sequences of one frame.
+
+    Reads {"video_path", "times", "captions"} lines. Frames are decoded once and held as
+    uint8 (12 kB a frame at 64 pixels).
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        fps: float,
+        size: int,
+        tokens: StreamTokens,
+        encode: Encode,
+        limit: int | None = None,
+    ) -> None:
+        self.left_out: Counter[str] = Counter()
+        self.tokens, self.encode = tokens, encode
+        self.pixels: list[torch.Tensor] = []
+        self.captions: list[str] = []
+        for path in paths:
+            for _, record in list(read_jsonl(path))[:limit]:
+                self._add(Path(path).parent / record["video_path"], record, fps, size)
+
+    def _add(self, video: Path, record: dict, fps: float, size: int) -> None:
+        captions = dict(zip(record["times"], record["captions"], strict=True))
+        for frame in iter_frames(video, fps=fps, size=size):
+            caption = captions.get(round(frame.time, 3))
+            if caption is None:
+                self.left_out["frame without a caption at its time"] += 1
+                continue
+            self.pixels.append(torch.from_numpy(frame.rgb_HWC))
+            self.captions.append(caption)
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def __getitem__(self, index: int) -> Sample:
+        caption = Utterance("assistant", self.captions[index], 0.0, 0.0)
+        sequence = interleave([caption], [0.0], self.tokens, self.encode, Scheme(name="turn_based"))
+        return Sample(sequence, pixels_FHWC=self.pixels[index][None])
