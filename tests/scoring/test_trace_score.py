@@ -178,7 +178,9 @@ def test_unknown_videos_count_and_are_named():
 
 
 def test_a_known_video_without_references_still_counts_against_precision():
-    result = run({"a": [(0.0, 1.0, "red")], "b": []}, {"a": [(0.0, 1.0, "red")], "b": [(0.0, 1.0, "x")]})
+    result = run(
+        {"a": [(0.0, 1.0, "red")], "b": []}, {"a": [(0.0, 1.0, "red")], "b": [(0.0, 1.0, "x")]}
+    )
     assert result.micro["precision"] == 50 and not result.unknown_videos
 
 
@@ -191,11 +193,11 @@ def test_overlap_over_all_or_matched():
 
 
 def test_swap_rules_differ():
-    """Pairs 4 s apart whose new pairs are near, though the four span more than tau_win."""
-    refs = {"a": [(0.0, 0.5, "red"), (4.0, 4.5, "blue")]}
-    gens = {"a": [(2.0, 2.5, "blue"), (5.5, 6.0, "red")]}
+    """The new pairs would be 4 s apart, but the four starts span 6 s."""
+    refs = {"a": [(0.0, 0.5, "red"), (6.0, 6.5, "blue")]}
+    gens = {"a": [(2.0, 2.5, "blue"), (4.0, 4.5, "red")]}
     assert [p.gen_text for p in run(refs, gens).pairs] == ["blue", "red"]
-    near = run(refs, gens, swap_rule="new_pairs", tau_win=5.6)
+    near = run(refs, gens, swap_rule="new_pairs")
     assert [p.gen_text for p in near.pairs] == ["red", "blue"]
 
 
@@ -224,6 +226,22 @@ def test_ties_go_to_the_nearer_end():
     gens = {"a": [(1.0, 5.0, "red"), (1.0, 2.0, "red")]}
     assert {(p.ref_idx, p.gen_idx) for p in run(refs, gens).pairs} == {(0, 1), (1, 0)}
     assert run(refs, gens).micro["s_end"] == 100
+    (pair,) = run({"a": [(1.0, 5.0, "red")]}, gens).pairs
+    assert pair.gen_end == 5.0
+    (pair,) = run({"a": [(1.0, 2.0, "red")]}, {"a": [(1.0, 2.0, "on"), (1.0, 2.0, "red")]}).pairs
+    assert pair.gen_text == "red"
+
+
+def test_small_gains_count():
+    """Two texts four degrees apart, said in the wrong order: 0.0024 is gained."""
+    angles = {"red": 0.0, "blue": math.radians(4)}
+
+    def embed(texts):
+        return np.array([(math.cos(angles[t]), math.sin(angles[t])) for t in texts])
+
+    refs = {"a": [(1.0, 1.5, "red"), (2.0, 2.5, "blue")]}
+    gens = {"a": [(1.0, 1.5, "blue"), (2.0, 2.5, "red")]}
+    assert score(refs_of(refs), gens_of(gens), embed).micro["s_a"] == 100
 
 
 GRID = st.lists(
@@ -240,7 +258,8 @@ def test_promises_hold_on_ties(ref, gen, random):
     result = run({"a": ref}, {"a": gen})
     assert all(0 <= x <= 100 and math.isfinite(x) for x in result.micro.values())
     shuffled_ref, shuffled_gen = random.sample(ref, len(ref)), random.sample(gen, len(gen))
-    assert run({"a": shuffled_ref}, {"a": shuffled_gen}).micro == result.micro
+    again = run({"a": shuffled_ref}, {"a": shuffled_gen})
+    assert again.micro == pytest.approx(result.micro, abs=1e-9)
     assert len({p.ref_idx for p in result.pairs}) == len(result.pairs)
     assert len({p.gen_idx for p in result.pairs}) == len(result.pairs)
     for pair in result.pairs:
@@ -285,8 +304,14 @@ def test_bad_embedder_is_named(bad):
 def test_vectors_need_no_length_one():
     scaled = score(refs_of(SPANS), gens_of(SPANS), lambda t: 1000 * hash_embed(t))
     assert scaled.micro["trace"] == 100
-    zeros = score(refs_of({"a": [(0.0, 1.0, "x")]}), gens_of({"a": [(0.0, 1.0, "y")]}), lambda t: np.zeros((len(t), 4)))
+    zeros = score(
+        refs_of({"a": [(0.0, 1.0, "x")]}),
+        gens_of({"a": [(0.0, 1.0, "y")]}),
+        lambda t: np.zeros((len(t), 4)),
+    )
     assert zeros.micro["s_a"] == 50
+    itself = score(refs_of(SPANS), gens_of(SPANS), lambda t: np.zeros((len(t), 4)))
+    assert itself.micro["s_a"] == 100
 
 
 @pytest.mark.parametrize(
@@ -327,8 +352,18 @@ def test_group_by_video():
 
 def test_a_whole_match_is_quick():
     rng = np.random.default_rng(0)
-    refs = {"m": [(s, s + 2.0, " ".join(rng.choice(WORDS, 3))) for s in np.sort(rng.uniform(0, 2700, 800)).tolist()]}
-    gens = {"m": [(s, s + 2.0, " ".join(rng.choice(WORDS, 3))) for s in np.sort(rng.uniform(0, 2700, 800)).tolist()]}
+    refs = {
+        "m": [
+            (s, s + 2.0, " ".join(rng.choice(WORDS, 3)))
+            for s in np.sort(rng.uniform(0, 2700, 800)).tolist()
+        ]
+    }
+    gens = {
+        "m": [
+            (s, s + 2.0, " ".join(rng.choice(WORDS, 3)))
+            for s in np.sort(rng.uniform(0, 2700, 800)).tolist()
+        ]
+    }
     begun = time.process_time()
     run(refs, gens)
     assert time.process_time() - begun < 10

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vlm_tsi.worlds.base import CENTRES, COLOURS, PLACES, Clip
-from vlm_tsi.worlds.signals import TEMPLATES, TURNS, Signals
+from vlm_tsi.worlds.signals import STYLES, TURNS, Signals
 
 CLIPS = [Signals().clip(seed, f"s{seed}") for seed in range(60)]
 CALLS = [(clip, call) for clip in CLIPS for call in clip.timeline.utterances]
@@ -104,7 +104,7 @@ def test_the_ring_decides_between_bending_and_breaking_off():
 def test_what_is_said_is_a_template_whole_cut_or_bent():
     for _, call in CALLS:
         kind, event, second = (call.meta.get(k) for k in ("kind", "event", "second"))
-        full = [t.format(**event) for t in TEMPLATES]
+        full = [t.format(**event) for style in STYLES.values() for t in style]
         if kind == "none":
             assert call.text in full
         elif kind == "broken":

@@ -2,7 +2,7 @@
 
 Input: a vision config, a text config, how frames become tokens, the stream's special ids.
 Output: a transformers config that saves and loads as JSON.
-Invariant: `tokens_per_frame` follows from `use_cls` and `pool`; it is never set apart.
+Invariant: `tokens_per_frame` follows from `use_cls`, `pool` and `merge`; it is never set apart.
 """
 
 from typing import Any
@@ -17,7 +17,8 @@ class VlmTsiConfig(PretrainedConfig):
     """Vision encoder, text model, and the clock they share.
 
     Attributes:
-        use_cls, pool: a frame is (CLS if use_cls) + pool x pool tokens.
+        use_cls, pool: a frame is (CLS if use_cls) + pool x pool tokens,
+        merge: concatenated into one token (the "pixel shuffle" of small VLMs) if true.
         frame_size: side of the square the encoder sees, in pixels.
         fps: frames a second the model was trained at.
         scheme: `tsi` or `turn_based`, what the weights were trained for last.
@@ -36,6 +37,7 @@ class VlmTsiConfig(PretrainedConfig):
     text_config: dict | PretrainedConfig | None = None
     use_cls: bool = True
     pool: int = 0
+    merge: bool = False
     frame_size: int = 64
     pixel_mean: list[float] | None = None
     pixel_std: list[float] | None = None
@@ -55,6 +57,11 @@ class VlmTsiConfig(PretrainedConfig):
     @property
     def tokens_per_frame(self) -> int:
         """T: positions a frame takes in the sequence."""
+        return 1 if self.merge else self.pooled_tokens
+
+    @property
+    def pooled_tokens(self) -> int:
+        """Vision tokens a frame is pooled to, before merging."""
         return int(self.use_cls) + self.pool * self.pool
 
     @property

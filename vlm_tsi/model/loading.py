@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from transformers import AutoTokenizer, PreTrainedModel
 
 from vlm_tsi.errors import UserError
@@ -38,11 +39,15 @@ def load_checkpoint(folder: str | Path, base: str | Path | None = None) -> Loade
         UserError: no checkpoint there, or one of another architecture.
     """
     path = Path(folder)
+    return Loaded(load_model(path, base).eval(), load_tokenizer(path))
+
+
+def load_model(path: Path, base: str | Path | None = None) -> VlmTsiModel:
+    """A whole model, or an adapter merged into its base (which may itself be an adapter)."""
     if (path / "adapter_config.json").is_file():
-        model = _load_adapter(path, base).merge_and_unload()
-    else:
-        model = load_whole(path)
-    return Loaded(model.eval(), load_tokenizer(path))
+        model: VlmTsiModel = _load_adapter(path, base).merge_and_unload()
+        return model
+    return load_whole(path)
 
 
 def load_whole(path: Path) -> VlmTsiModel:
@@ -54,7 +59,7 @@ def load_whole(path: Path) -> VlmTsiModel:
         model, info = VlmTsiModel.from_pretrained(
             path, local_files_only=True, output_loading_info=True
         )
-    except (OSError, RuntimeError, ValueError) as err:
+    except (OSError, RuntimeError, ValueError, SafetensorError) as err:
         raise UserError(path, f"cannot be loaded ({err})", "name a whole checkpoint") from err
     absent = sorted(info["missing_keys"])
     if absent:
@@ -78,25 +83,27 @@ def check_architecture(path: Path) -> None:
 def _load_adapter(path: Path, base: str | Path | None) -> Any:
     from peft import PeftModel
 
+    if not (path / "adapter_model.safetensors").is_file():
+        raise UserError(path, "holds no adapter_model.safetensors", "name a finished checkpoint")
     named = base or read_json(path / "adapter_config.json").get("base_model_name_or_path")
     base_path = find_base(path, named)
-    model = load_whole(base_path)
+    model = load_model(base_path)
     config = path / "config.json"
     if config.is_file():
         check_architecture(path)
         model.config = VlmTsiConfig.from_pretrained(path)
     try:
         return PeftModel.from_pretrained(model, str(path))
-    except (RuntimeError, ValueError, KeyError) as err:
+    except (OSError, RuntimeError, ValueError, KeyError, SafetensorError) as err:
         problem = f"does not fit its base {base_path} ({err})"
         raise UserError(path, problem, "name the base it was trained on with --base") from err
 
 
 def find_base(path: Path, named: Any) -> Path:
-    """The base's folder: as written, or relative to the adapter."""
-    for candidate in (Path(str(named)), path / str(named)):
-        if (candidate / "config.json").is_file():
-            return candidate
+    """The base's folder: as written, or from the adapter's folder or one above it."""
+    for folder in (Path(), path, *path.resolve().parents):
+        if named and (folder / str(named) / "config.json").is_file():
+            return folder / str(named)
     raise UserError(path, f"its base model {named!r} is not there", "name its folder with --base")
 
 

@@ -2,7 +2,8 @@
 
 Input: frames uint8 [B, H, W, 3]. Output: frame tokens [B, T, D_vision].
 Invariant: T = (1 if use_cls) + pool*pool; the summary token comes first, then the pooled
-grid row by row (VideoLLM-Online's order). The same pixels give the same tokens whatever
+grid row by row (VideoLLM-Online's order). With `merge` these are concatenated: T = 1 and
+D_vision is T times as wide. The same pixels give the same tokens whatever
 else is in the batch.
 
 Shapes: B frames, H x W pixels, P patches, D_vision features.
@@ -22,6 +23,7 @@ class FrameEncoder(nn.Module):
     def __init__(self, config: PretrainedConfig, vision: nn.Module) -> None:
         super().__init__()
         self.use_cls, self.pool, self.size = config.use_cls, config.pool, config.frame_size
+        self.merge = config.merge
         self.pixel_mean, self.pixel_std = config.pixel_mean, config.pixel_std
         self.vision = vision
 
@@ -52,7 +54,8 @@ class FrameEncoder(nn.Module):
         if self.pool:
             pooled = functional.adaptive_avg_pool2d(map_BDhw, self.pool)
             parts.append(pooled.flatten(2).transpose(1, 2))
-        return torch.cat(parts, dim=1)
+        tokens_BTD = torch.cat(parts, dim=1)
+        return tokens_BTD.flatten(1)[:, None] if self.merge else tokens_BTD
 
 
 def _patch_grid(hidden_BPD: torch.Tensor) -> torch.Tensor:

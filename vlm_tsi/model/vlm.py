@@ -46,7 +46,8 @@ class VlmTsiModel(PreTrainedModel):
         self.encoder = FrameEncoder(config, AutoModel.from_config(config.vision_config))
         self.language_model = AutoModelForCausalLM.from_config(config.text_config)
         text_width = self.language_model.config.hidden_size
-        self.connector = connector(vision_width(config.vision_config), text_width)
+        width = vision_width(config.vision_config) * (config.pooled_tokens if config.merge else 1)
+        self.connector = connector(width, text_width)
         self.post_init()
 
     @classmethod
@@ -66,6 +67,15 @@ class VlmTsiModel(PreTrainedModel):
         """The stream's special tokens."""
         return self.config.tokens
 
+    def train(self, mode: bool = True) -> "VlmTsiModel":
+        """Training mode; a frozen encoder stays as it is when streaming (no dropout, no
+        running batch statistics).
+        """
+        super().train(mode)
+        if not any(p.requires_grad for p in self.encoder.parameters()):
+            self.encoder.eval()
+        return self
+
     def get_input_embeddings(self) -> nn.Module:
         """The text embedding table."""
         return self.language_model.get_input_embeddings()
@@ -80,7 +90,7 @@ class VlmTsiModel(PreTrainedModel):
 
     def embed_frames(self, features_FTV: torch.Tensor) -> torch.Tensor:
         """Vision features [F, T, D_vision] -> positions [F * T, D]."""
-        weight = self.connector[0].weight
+        weight = next(self.connector.parameters())
         return self.connector(features_FTV.to(weight.device, weight.dtype)).flatten(0, 1)
 
     def embed_ids(self, ids: torch.Tensor) -> torch.Tensor:

@@ -168,8 +168,9 @@ def _named(preferred: str, cache: str | Path | None) -> SentenceEmbedder:
                 raise UserError(folder, "no model in this folder (no modules.json)", _MEND)
             name = preferred if folder != Path(preferred) else None
             return SentenceEmbedder(folder, cache=cache, name=name)
-    is_hub_id = preferred.count("/") == 1 and preferred[0] not in "./~"
-    if not is_hub_id:
+    owner, *rest = preferred.split("/")
+    is_path = owner in ("", ".", "..", "~", "weights", "runs") or Path(owner).exists()
+    if is_path or len(rest) != 1 or not rest[0]:
         raise UserError(preferred, "no such folder", _MEND)
     return SentenceEmbedder(preferred, cache=cache)
 

@@ -28,7 +28,8 @@ def timed_tokens(utterance: Utterance, encode: Encode) -> tuple[list[int], list[
     """Tokens of an utterance with their start times (s).
 
     Word times are used where the transcript has them, each word's tokens spread over the
-    word; else the tokens are spread uniformly over [start, end).
+    word; else the tokens are spread uniformly over [start, end). Words that overlap follow
+    one another.
     """
     spans = [(w.text, w.start, w.end) for w in utterance.words]
     spans = spans or [(utterance.text, utterance.start, utterance.end)]
@@ -38,7 +39,7 @@ def timed_tokens(utterance: Utterance, encode: Encode) -> tuple[list[int], list[
         word_ids = encode(" " + text.strip())
         ids += word_ids
         times += [start + (end - start) * i / len(word_ids) for i in range(len(word_ids))]
-    return ids, times
+    return ids, np.maximum.accumulate(times).tolist() if times else []
 
 
 def spoken_turns(utterances: Iterable[Utterance], encode: Encode) -> list[Turn]:

@@ -17,6 +17,8 @@ class GrowingLayer(CacheLayerMixin):
 
     def __init__(self, room: int = 256) -> None:
         super().__init__()
+        self.keys: torch.Tensor
+        self.values: torch.Tensor
         self.room, self.length = room, 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
@@ -47,6 +49,10 @@ class GrowingLayer(CacheLayerMixin):
         self.keys, self.values = (_with_room(t, self.room) for t in old)
         for new, kept in zip((self.keys, self.values), old, strict=True):
             new[:, :, : self.length] = kept
+
+    def reset(self) -> None:
+        """Forget all positions; the room stays."""
+        self.length = 0
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """(length of the keys after this step, offset)."""

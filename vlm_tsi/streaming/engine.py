@@ -19,7 +19,7 @@ import torch
 
 from vlm_tsi.sequence.tokens import StreamTokens
 from vlm_tsi.streaming.events import Closed, Event, Opened, Token
-from vlm_tsi.streaming.policy import Policy
+from vlm_tsi.streaming.policy import Decision, Policy
 from vlm_tsi.timeline import ClosedBy
 
 PREFILL = 512
@@ -76,7 +76,9 @@ class StreamEngine:
         frame_gap: expected seconds to the next frame.
         rounding: `accumulate` hands tokens out by accumulated speech time; `ceil` rounds
             up at each frame, as the released code does.
-        max_tokens: an utterance longer than this is closed with `limit`.
+        max_tokens: an utterance that reaches this length is closed with `limit`.
+        eager_close: look for EOS or BOS also after the last token that fits before the next
+            frame; otherwise that waits for the frame, as does the next token.
     """
 
     def __init__(
@@ -89,27 +91,44 @@ class StreamEngine:
         frame_gap: float,
         rounding: Literal["accumulate", "ceil"] = "accumulate",
         max_tokens: int = 128,
+        eager_close: bool = False,
     ) -> None:
         self.model, self.cache, self.policy = model, cache, policy
         self.rate, self.gap = tokens_per_second, frame_gap
         self.rounding, self.max_tokens = rounding, max_tokens
+        self.eager_close = eager_close
         self.positions = 0
         self._pending: list[torch.Tensor] = []
         self._logits: torch.Tensor | None = None
         self._speech: _Speech | None = None
         self._utterances = 0
         self._until = 0.0
+        self._floor: str | None = None
+
+    @property
+    def _rounded_up(self) -> int:
+        return math.ceil(self.rate * self.gap - 1e-9)
+
+    @property
+    def _token_seconds(self) -> float:
+        """How long a token lasts; rounded up, as many share a frame gap as are said in it."""
+        if self.rounding == "ceil" and not self.policy.pauses_world:
+            return self.gap / self._rounded_up
+        return 1 / self.rate
 
     @property
     def speaking(self) -> bool:
         """Is an utterance under way?"""
         return self._speech is not None
 
+    @torch.inference_mode()
     def feed_ids(self, ids: Sequence[int]) -> None:
         """Append text positions (a system text, a prefix, tokens), to be run when needed."""
         if len(ids):
-            self._append(self.model.embed_ids(torch.as_tensor(list(ids))))
+            device = getattr(self.model, "device", None)
+            self._append(self.model.embed_ids(torch.as_tensor(list(ids), device=device)))
 
+    @torch.inference_mode()
     def watch(self, frame: StreamFrame) -> None:
         """Append a frame without a decision (context)."""
         self._append(self.model.embed_frames(frame.features_TV[None]))
@@ -117,12 +136,14 @@ class StreamEngine:
     def hear(self, role: str, ids: Sequence[int], time: float, *, opens: bool) -> list[Event]:
         """Another speaker's tokens (or our own, teacher-forced) arrive at `time`.
 
-        `opens` marks the first tokens of a turn, before which the role prefix is fed. If
-        the model is speaking, it yields the floor.
+        `opens` marks the first tokens of a turn, before which the role prefix is fed; it is
+        fed again where a turn goes on after the model has spoken into it. If the model is
+        speaking, it yields the floor.
         """
         events = self._close("bos", time)
-        if opens:
+        if opens or self._floor != role:
             self.feed_ids(self.model.tokens.prefixes[role])
+        self._floor = role
         self.feed_ids(ids)
         return events
 
@@ -130,26 +151,41 @@ class StreamEngine:
         """See a frame, decide, and say what fits before the next one."""
         self.watch(frame)
         decision = self.policy.at_frame(self._run(), self.speaking)
+        if decision.act == "wait":
+            return []
+        if decision.act == "open":
+            opened = self._open(frame)
+            room = max(1, self._room(frame.time))
+            return opened + self._speak(self.policy.at_token(self._run()), room, frame)
+        return self._speak(decision, self._room(frame.time), frame)
+
+    def _speak(self, decision: Decision, room: int, frame: StreamFrame) -> list[Event]:
+        """Carry out `decision` and those that follow while `room` tokens fit.
+
+        A BOS right after a BOS opens nothing: nothing has been said yet.
+        """
         events: list[Event] = []
-        room = self._room(frame.time)
-        while decision.act != "wait":
-            if decision.act == "open":
-                if room < 1 and events and not self.policy.pauses_world:
+        while self._speech is not None:
+            if decision.act == "close":
+                events += self._close("eos", frame.time)
+            elif decision.act == "open":
+                if not self._speech.spoken:
                     break
                 events += self._open(frame)
-                room = max(1, self._room(frame.time))
-            elif decision.act == "close":
-                events += self._close("eos", frame.time)
+            elif room < 1:
                 break
             else:
-                if room < 1:
-                    break
                 events += self._say(decision.token_id, frame)
                 room -= 1
-            if not self.speaking or (room < 1 and not self.policy.pauses_world):
+            if not self.speaking or (room < 1 and not self.eager_close):
                 break
             decision = self.policy.at_token(self._run())
         return events
+
+    def settle(self) -> None:
+        """Run what has been fed (a context), so that the next step has only its own work."""
+        if self._pending:
+            self._run()
 
     def finish(self, time: float) -> list[Event]:
         """The stream has ended: an utterance under way is closed there."""
@@ -174,9 +210,8 @@ class StreamEngine:
         if self.policy.pauses_world:
             return self.max_tokens
         if self.rounding == "ceil":
-            return math.ceil(self.rate * self.gap - 1e-9)
-        if self._speech is None:
-            return math.floor(self.rate * self.gap + 1e-9)
+            return self._rounded_up
+        assert self._speech is not None
         elapsed = frame_time + self.gap - self._speech.opened
         return math.floor(elapsed * self.rate + 1e-9) - self._speech.spoken
 
@@ -185,6 +220,7 @@ class StreamEngine:
         start = frame.time if self.policy.pauses_world else max(frame.time, self._until)
         self._speech = _Speech(self._utterances, start, until=start)
         self._utterances += 1
+        self._floor = "assistant"
         self.feed_ids(self.model.tokens.prefixes["assistant"])
         return [*events, Opened(start, self._speech.utterance_idx, frame.idx)]
 
@@ -192,7 +228,7 @@ class StreamEngine:
         speech = self._speech
         assert speech is not None
         start = speech.until if self.policy.pauses_world else max(speech.until, frame.time)
-        speech.until = start + 1 / self.rate
+        speech.until = start + self._token_seconds
         speech.spoken += 1
         self._until = speech.until
         self.feed_ids([token_id])
@@ -208,4 +244,6 @@ class StreamEngine:
         if speech is None:
             return []
         estimated = self.policy.pauses_world
-        return [Closed(max(time, speech.opened), speech.until, speech.utterance_idx, how, estimated)]
+        return [
+            Closed(max(time, speech.opened), speech.until, speech.utterance_idx, how, estimated)
+        ]

@@ -93,9 +93,7 @@ class TurnBased:
     scheme = "turn_based"
     pauses_world = True
 
-    def __init__(
-        self, tokens: StreamTokens, threshold: float = 0.725, pick: Pick = greedy
-    ) -> None:
+    def __init__(self, tokens: StreamTokens, threshold: float = 0.725, pick: Pick = greedy) -> None:
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold is {threshold}; use a probability from 0 to 1")
         self.tokens, self.threshold, self.pick = tokens, threshold, pick

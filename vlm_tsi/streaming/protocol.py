@@ -4,27 +4,31 @@ Input: a timeline (a datapoint), its frames' times and features, a model, a poli
 Output: the utterances generated inside the evaluation window.
 Invariant: context and window go through the same engine, position by position as in
 training; only frames of the window may open an utterance, and nothing later than a frame
-is known when it is decided.
+is known when it is decided. Our own turns are fed only if they began before the window
+(equations 3 and 4); other speakers' turns enter at their time, also inside it.
 
 The window's first frame is the last one at or before its start: the frame in whose gap the
 first scored utterance begins, which is also where training puts its BOS.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from vlm_tsi.errors import UserError
 from vlm_tsi.sequence.interleave import Scheme, SchemeName, merge, place_turns
 from vlm_tsi.sequence.tokens import Encode
 from vlm_tsi.streaming.cache import stream_cache
+from vlm_tsi.streaming.clock import LatencyLog
 from vlm_tsi.streaming.engine import StreamEngine, StreamFrame
 from vlm_tsi.streaming.events import Event
 from vlm_tsi.streaming.policy import Policy
 from vlm_tsi.streaming.record import Recorder
-from vlm_tsi.timeline import Generated, Timeline
+from vlm_tsi.timeline import Timeline, Utterance
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Decoding:
     frame_gap: float
     rounding: Literal["accumulate", "ceil"] = "accumulate"
     max_tokens: int = 128
+    eager_close: bool = False
 
 
 def new_engine(model: Any, decoding: Decoding) -> StreamEngine:
@@ -49,6 +54,7 @@ def new_engine(model: Any, decoding: Decoding) -> StreamEngine:
         frame_gap=decoding.frame_gap,
         rounding=decoding.rounding,
         max_tokens=decoding.max_tokens,
+        eager_close=decoding.eager_close,
     )
 
 
@@ -56,14 +62,39 @@ def evaluation_window(timeline: Timeline) -> tuple[float, float]:
     """[start, end] in seconds: `meta.window`, else the span of the scored utterances.
 
     Without scored utterances it is the whole video.
+
+    Raises:
+        UserError: `meta.window` is no span of time.
     """
     if "window" in timeline.meta:
-        start, end = timeline.meta["window"]
-        return float(start), float(end)
+        return _checked_window(timeline)
     scored = [u for u in timeline.utterances if u.eval]
     if not scored:
         return 0.0, timeline.duration
     return min(u.start for u in scored), max(u.end for u in scored)
+
+
+def _checked_window(timeline: Timeline) -> tuple[float, float]:
+    window = timeline.meta["window"]
+    try:
+        start, end = (float(t) for t in window)
+        if not 0 <= start <= end < math.inf:
+            raise ValueError
+    except (TypeError, ValueError) as err:
+        problem = f"meta.window is {window!r}"
+        raise UserError(timeline.video_id, problem, "use [start, end] in seconds") from err
+    return start, end
+
+
+def context_of(timeline: Timeline) -> list[Utterance]:
+    """What the model is told: its own turns from before the window, and all of others'.
+
+    Scored turns are never told, nor are our own that begin inside the window.
+    """
+    start = evaluation_window(timeline)[0]
+    return [
+        u for u in timeline.utterances if not u.eval and (u.role != "assistant" or u.start < start)
+    ]
 
 
 def stream_timeline(
@@ -75,18 +106,26 @@ def stream_timeline(
     features_FTV: torch.Tensor,
     decoding: Decoding,
     on_event: Callable[[Event], None] | None = None,
+    log: LatencyLog | None = None,
 ) -> Recorder:
     """Run one datapoint; the recorder holds what was generated in its window.
 
     Args:
+        model: see `StreamModel`, with a `language_model`.
+        encode: text -> ids.
+        decode: ids -> text.
+        timeline: a datapoint.
         times_F: frame times, seconds.
         features_FTV: vision features of those frames.
+        decoding: how to speak; its policy must be fresh if it draws at random.
+        on_event: told of each event as it happens.
+        log: takes how long each frame of the window took.
     """
     scheme: SchemeName = "turn_based" if decoding.policy.scheme == "turn_based" else "tsi"
     start, end = evaluation_window(timeline)
     first = max(0, int(np.searchsorted(times_F, start + 1e-6, side="right")) - 1)
-    context = [u for u in timeline.utterances if not u.eval]
-    turns = place_turns(context, times_F, encode, Scheme(name=scheme))
+    turns = place_turns(context_of(timeline), times_F, encode, Scheme(name=scheme))
+    log = log or LatencyLog()
     engine = new_engine(model, decoding)
     recorder = Recorder(timeline.video_id, scheme, decode)
     if timeline.system:
@@ -102,8 +141,12 @@ def stream_timeline(
         frame = StreamFrame(step.time, step.frame_idx, features_FTV[step.frame_idx])
         if step.frame_idx < first:
             engine.watch(frame)
-        else:
-            _record(engine.step(frame), recorder, on_event)
+            continue
+        if step.frame_idx == first:
+            engine.settle()
+        with log.step():
+            events = engine.step(frame)
+        _record(events, recorder, on_event)
     _record(engine.finish(end), recorder, on_event)
     return recorder
 
@@ -115,22 +158,3 @@ def _record(
         recorder.feed(event)
         if on_event is not None:
             on_event(event)
-
-
-def stream_all(
-    model: Any,
-    encode: Encode,
-    decode: Callable[[list[int]], str],
-    datapoints: Sequence[Timeline],
-    frames: Callable[[Timeline], tuple[np.ndarray, torch.Tensor]],
-    decoding: Decoding,
-) -> list[Generated]:
-    """All datapoints, one after the other."""
-    spoken: list[Generated] = []
-    for timeline in datapoints:
-        times_F, features_FTV = frames(timeline)
-        recorder = stream_timeline(
-            model, encode, decode, timeline, times_F, features_FTV, decoding
-        )
-        spoken += recorder.finished
-    return spoken

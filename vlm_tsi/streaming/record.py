@@ -75,6 +75,11 @@ class Recorder:
             return None
         return self._text(self._drafts[max(self._drafts)].tokens)
 
+    @property
+    def open_start(self) -> float:
+        """When the utterance opened last began (s); it must be open."""
+        return self._drafts[max(self._drafts)].opened.time
+
     def _close(self, draft: _Draft, closed: Closed) -> Generated | None:
         text = self._text(draft.tokens)
         if not text:

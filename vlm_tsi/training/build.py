@@ -51,10 +51,10 @@ def new_model(config: ModelConfig) -> tuple[VlmTsiModel, Any]:
     if where is None:
         raise UserError("model.tokenizer", "is not set", "name a folder with a tokenizer")
     tokenizer = load_tokenizer(where)
-    use_cls_tokens = int(config.use_cls) + config.pool**2
-    if use_cls_tokens < 1:
+    pooled = int(config.use_cls) + config.pool**2
+    if pooled < 1:
         raise UserError("model.pool", "a frame has no token", "set use_cls or pool >= 1")
-    tokens = stream_tokens(tokenizer, config.tokens, use_cls_tokens)
+    tokens = stream_tokens(tokenizer, config.tokens, 1 if config.merge else pooled)
     vision_config, vision = _part("model.vision", config.vision, AutoModel, {})
     text_config, text = _part(
         "model.text", config.text, AutoModelForCausalLM, {"vocab_size": len(tokenizer)}
@@ -64,13 +64,30 @@ def new_model(config: ModelConfig) -> tuple[VlmTsiModel, Any]:
         text_config=text_config.to_dict(),
         use_cls=config.use_cls,
         pool=config.pool,
+        merge=config.merge,
         frame_size=config.frame_size,
         pixel_mean=config.pixel_mean,
         pixel_std=config.pixel_std,
         tokens_per_second=config.tokens_per_second,
         stream_tokens=tokens.to_dict(),
     )
-    return VlmTsiModel.from_parts(whole, vision, text), tokenizer
+    model = VlmTsiModel.from_parts(whole, vision, text)
+    check_frames(model)
+    return model, tokenizer
+
+
+@torch.no_grad()
+def check_frames(model: VlmTsiModel) -> None:
+    """Send one black frame through encoder and connector, before any data is read."""
+    size, wanted = model.config.frame_size, model.config.tokens_per_frame
+    black_FHWC = torch.zeros(1, size, size, 3, dtype=torch.uint8)
+    try:
+        positions = model.eval().embed_frames(model.encode_pixels(black_FHWC))
+    except (RuntimeError, ValueError) as err:
+        problem = f"{size} px frames do not go through the encoder ({err})"
+        mend = "set it to the encoder's image_size"
+        raise UserError("model.frame_size", problem, mend) from err
+    assert len(positions) == wanted, f"{len(positions)} positions a frame, not {wanted}"
 
 
 def _part(name: str, part: PartConfig, auto: Any, extra: dict) -> tuple[Any, nn.Module | None]:
@@ -119,6 +136,6 @@ def add_lora(model: VlmTsiModel, settings: LoraSettings, base: str | None) -> An
         lora_dropout=settings.dropout,
         target_modules=lora_targets(model),
         modules_to_save=["connector"],
-        base_model_name_or_path=base,
     )
+    model.name_or_path = base or ""  # what peft notes as the adapter's base
     return get_peft_model(model, config)

@@ -6,25 +6,28 @@ so one process, several processes and accumulation give the same gradient; a run
 resumed ends with the weights of an undisturbed one.
 """
 
-import signal
+import errno
+import os
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
+from safetensors import SafetensorError
+from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from vlm_tsi.config import TrainConfig
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import make_folder, write_jsonl
+from vlm_tsi.files import read_json, writable_folder, write_jsonl
+from vlm_tsi.model.fingerprint import encoder_key
 from vlm_tsi.model.loading import save_checkpoint
 from vlm_tsi.model.vlm import VlmTsiModel
 from vlm_tsi.sequence.collate import collate
 from vlm_tsi.sequence.interleave import IGNORE
 from vlm_tsi.sequence.tokens import encoder
 from vlm_tsi.training.build import Built, build
+from vlm_tsi.training.callbacks import SaveOnInterrupt, ShowProgress
 from vlm_tsi.training.data import CaptionDataset, StoreFrames, StreamDataset, VideoFrames
 from vlm_tsi.video.features import FeatureStore
 
@@ -39,30 +42,13 @@ class TsiTrainer(Trainer):
         total = torch.as_tensor(total, device=device)
         return self.accelerator.gather(total).sum() if self.args.world_size > 1 else total
 
-
-class SaveOnInterrupt(TrainerCallback):
-    """The first Ctrl-C saves after the running step and stops; the second stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.before = signal.getsignal(signal.SIGINT)
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Catch SIGINT from here on."""
-        signal.signal(signal.SIGINT, self._ask)
-
-    def _ask(self, *_: object) -> None:
-        self.asked = True
-        signal.signal(signal.SIGINT, self.before)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Save and stop if asked."""
-        if self.asked:
-            control.should_save = control.should_training_stop = True
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Give SIGINT back."""
-        signal.signal(signal.SIGINT, self.before)
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        """A step; a loss that is no number ends the run before it spoils a checkpoint."""
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if not torch.isfinite(loss).all():
+            problem = f"is {loss.item()} in step {self.state.global_step + 1}"
+            raise UserError("loss", problem, "lower optim.lr or look at the data of this step")
+        return loss
 
 
 def make_dataset(config: TrainConfig, model: VlmTsiModel, tokenizer: Any) -> Any:
@@ -79,19 +65,6 @@ def make_dataset(config: TrainConfig, model: VlmTsiModel, tokenizer: Any) -> Any
     return StreamDataset(
         data.timelines, source, tokens, encode, config.scheme, data.limit, data.max_positions
     )
-
-
-def encoder_key(model: VlmTsiModel, fps: float) -> str:
-    """Names an encoder and its sampling: a changed weight or setting is another key."""
-    import hashlib
-
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.encoder.state_dict().items()):
-        digest.update(name.encode() + tensor.detach().float().cpu().numpy().tobytes())
-    c = model.config
-    settings = (c.use_cls, c.pool, c.frame_size, c.pixel_mean, c.pixel_std, fps)
-    digest.update(repr(settings).encode())
-    return digest.hexdigest()[:24]
 
 
 def training_arguments(config: TrainConfig) -> TrainingArguments:
@@ -118,7 +91,10 @@ def training_arguments(config: TrainConfig) -> TrainingArguments:
         dataloader_num_workers=run.workers,
         deepspeed=run.deepspeed,
         remove_unused_columns=False,
+        ddp_find_unused_parameters=False,
         label_names=["labels"],
+        disable_tqdm=True,
+        run_name=Path(run.out).name,
         use_cpu=not torch.cuda.is_available(),
     )
 
@@ -126,26 +102,52 @@ def training_arguments(config: TrainConfig) -> TrainingArguments:
 def run_training(config: TrainConfig) -> int:
     """Train, save, and say where. Returns 0, or 130 after Ctrl-C."""
     _check_reporter(config)
-    out = make_folder(config.run.out)
+    _check_inputs(config)
+    out = writable_folder(config.run.out)
+    resume = resume_point(config, out)
     built = build(config)
     dataset = make_dataset(config, built.model, built.tokenizer)
     if not len(dataset):
         raise UserError("data", "holds no sample to train on", "name a file that has some")
-    trainer = TsiTrainer(
-        model=built.trained,
-        args=training_arguments(config),
-        train_dataset=dataset,
-        data_collator=collate,
-        callbacks=[interrupt := SaveOnInterrupt()],
-    )
+    trainer, interrupt = make_trainer(config, built, dataset)
     began = time.monotonic()
-    trainer.train(resume_from_checkpoint=_resume_point(config, out))
+    _train(trainer, resume, out)
     if interrupt.asked:
         print(f"interrupted: checkpoint saved in {out}; go on with run.resume=true")
         return 130
     if trainer.is_world_process_zero():
         _finish(config, built, trainer, dataset, time.monotonic() - began, out)
     return 0
+
+
+def make_trainer(
+    config: TrainConfig, built: Built, dataset: Any
+) -> tuple[TsiTrainer, SaveOnInterrupt]:
+    """The trainer with our callbacks."""
+    interrupt = SaveOnInterrupt()
+    trainer = TsiTrainer(
+        model=built.trained,
+        args=training_arguments(config),
+        train_dataset=dataset,
+        data_collator=collate,
+        callbacks=[interrupt, ShowProgress()],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer, interrupt
+
+
+def _train(trainer: TsiTrainer, resume: str | None, out: Path) -> None:
+    try:
+        trainer.train(resume_from_checkpoint=resume)
+    except (OSError, RuntimeError, SafetensorError) as err:
+        if getattr(err, "errno", None) == errno.ENOSPC or "No space left" in str(err):
+            mend = "free some, then go on with run.resume=true"
+            raise UserError(out, "no space left for a checkpoint", mend) from err
+        raise
+    finally:
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, ShowProgress):
+                callback.close()
 
 
 def _check_reporter(config: TrainConfig) -> None:
@@ -155,16 +157,35 @@ def _check_reporter(config: TrainConfig) -> None:
         except ImportError as err:
             mend = "pip install vlm-tsi[track], or set run.report_to=none"
             raise UserError("run.report_to", "wandb is not installed", mend) from err
+        os.environ.setdefault("WANDB_PROJECT", "vlm-tsi")
 
 
-def _resume_point(config: TrainConfig, out: Path) -> str | None:
-    last = get_last_checkpoint(str(out))
-    if config.run.resume:
-        return last
-    if last is not None:
-        problem = f"holds {Path(last).name} of an earlier run"
+def _check_inputs(config: TrainConfig) -> None:
+    """Name a missing file before a model is loaded."""
+    for name in ("timelines", "captions"):
+        for path in getattr(config.data, name):
+            if not Path(path).is_file():
+                raise UserError(f"data.{name}: {path}", "is not there", "check the path")
+
+
+def resume_point(config: TrainConfig, out: Path) -> str | None:
+    """The newest whole checkpoint if the run is to resume; none may be there if not.
+
+    The trainer's state is written last, so a checkpoint without it was cut short.
+    """
+    found = sorted(out.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
+    if found and not config.run.resume:
+        problem = f"holds {found[-1].name} of an earlier run"
         raise UserError(out, problem, "set run.resume=true, or choose another run.out")
-    return None
+    whole = [str(p) for p in found if _is_whole(p)]
+    return whole[-1] if whole else None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        return "global_step" in read_json(checkpoint / "trainer_state.json")
+    except UserError:
+        return False
 
 
 def _finish(
@@ -176,10 +197,13 @@ def _finish(
         "left_out": dict(dataset.left_out),
         "trained_parameters": sum(p.numel() for p in built.trained.parameters() if p.requires_grad),
         "parameters": sum(p.numel() for p in built.model.parameters()),
+        "world_size": trainer.args.world_size,
         "steps": trainer.state.global_step,
         "seconds": round(seconds, 1),
     }
     model = trainer.accelerator.unwrap_model(trainer.model)
+    if config.lora.rank and not config.model.base:  # no folder to name as the adapter's base
+        model = model.merge_and_unload()
     save_checkpoint(out / "model", model, built.tokenizer, built.model.config, notes)
     write_jsonl(out / "log.jsonl", [r for r in trainer.state.log_history if "loss" in r])
     left = sum(dataset.left_out.values())

@@ -74,7 +74,7 @@ def annotate(
         raise UserError(target, "is the video itself", "name another output")
     captions = _captions(generated, words)
     with atomic_path(target) as temp:
-        return _write(temp, iter_frames(Path(video_path)), captions, video_path)
+        return _write(temp, iter_frames(Path(video_path), fps=None), captions, video_path)
 
 
 def _captions(

@@ -13,6 +13,7 @@ A store is `root/<encoder key's hash>/<2 hex>/<content key>.feat`, each file: a 
 F*T*D values; little-endian. `encoder.txt` beside them holds the encoder key in words.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -43,8 +44,8 @@ def content_key(path: str | Path) -> str:
     """A video's key by content: 64 hex digits, the same wherever the file lies.
 
     SHA-256 of the size and the whole file, or (from `WHOLE_BELOW` bytes on) of the size
-    and `CHUNK` bytes each from its head, middle and tail. Two large files that differ
-    only between these chunks, and in no byte of size, share a key.
+    and `CHUNK` bytes each from its head, middle and tail. Two large files of one size that
+    differ only between these chunks share a key.
 
     Raises:
         UserError: the file cannot be read.
@@ -126,12 +127,10 @@ class FeatureStore:
             UserError: no such entry, or a damaged one.
         """
         path = self.path(key)
-        try:
-            size = path.stat().st_size
-        except OSError as err:
-            raise UserError(path, "no features of this video", "extract them first") from err
-        # torch.from_file maps the file privately and keeps no descriptor open.
-        mapped = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+        mapped = _mapped(path)
+        size = len(mapped)
+        if size <= _TIMES_AT:
+            raise _damaged(path, f"has only {size} bytes")
         frames, tokens, width = self._shape(path, key, bytes(mapped[:_TIMES_AT].numpy()))
         features_at = _TIMES_AT + 8 * frames
         if size != features_at + frames * tokens * width * self.dtype.itemsize:
@@ -144,12 +143,40 @@ class FeatureStore:
         return hashlib.sha256(f"{self.encoder_key}\n{key}".encode()).digest()
 
     def _shape(self, path: Path, key: str, header: bytes) -> tuple[int, int, int]:
-        if len(header) < _TIMES_AT or not header.startswith(_MAGIC):
-            raise _damaged(path, "has no whole header")
-        _, name, *shape = _HEADER.unpack_from(header)
+        magic, name, *shape = _HEADER.unpack_from(header)
+        if magic != _MAGIC:
+            raise _damaged(path, "is no feature file")
         if name != self._name(key):
             raise _damaged(path, "belongs to another video or encoder")
         return shape[0], shape[1], shape[2]
+
+
+def _mapped(path: Path) -> torch.Tensor:
+    """The whole file as uint8, mapped privately; no descriptor stays open.
+
+    If another process replaces the file between the look at its size and the mapping, look
+    again.
+    """
+    while True:
+        before = _identity(path)
+        if before is None:
+            raise UserError(path, "no features of this video", "extract them first")
+        size, mapped = before[0], None
+        with contextlib.suppress(RuntimeError):
+            mapped = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+        if _identity(path) != before:
+            continue
+        if mapped is None:
+            raise _damaged(path, "cannot be mapped")
+        return mapped
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_size, stat.st_ino, stat.st_mtime_ns
 
 
 def _check(times_F: np.ndarray, features_FTD: torch.Tensor) -> None:

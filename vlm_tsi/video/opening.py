@@ -37,6 +37,7 @@ def opened(path: Path) -> Iterator[tuple[InputContainer, VideoStream]]:
 
 @contextlib.contextmanager
 def opened_live(name: str) -> Iterator[tuple[InputContainer, VideoStream]]:
+    """The same for a camera (a number or device) or a stream's URL."""
     is_url = "://" in name
     device = f"/dev/video{name}" if name.isdecimal() and sys.platform == "linux" else name
     try:

@@ -5,6 +5,8 @@ Invariant: scaled and converted in one pass; turned and mirrored as the frame's 
 matrix says; a letterboxed picture keeps its proportions and is centred on black.
 """
 
+from typing import Any
+
 import numpy as np
 from av.sidedata.sidedata import Type as SideDataType
 from av.video.frame import VideoFrame
@@ -39,7 +41,9 @@ def _upright(
 
 
 def display_matrix(frame: VideoFrame) -> list[int] | None:
-    side = frame.side_data.get(SideDataType.DISPLAYMATRIX)
+    """The nine fixed-point numbers that turn the stored picture upright, if there are any."""
+    sides: Any = frame.side_data
+    side = sides.get(SideDataType.DISPLAYMATRIX)
     return None if side is None else np.frombuffer(bytes(side), np.int32).tolist()
 
 

@@ -17,7 +17,7 @@ Shapes: H height, W width, C = 3.
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -296,7 +296,7 @@ def _iter_live(name: str, wish: _Wish, warn: Warn) -> Iterator[Frame]:
         warn(line)
 
 
-def _sample(timed: Iterator[tuple[float, VideoFrame]], wish: _Wish) -> Iterator[Frame]:
+def _sample(timed: Iterator[tuple[float, VideoFrame]], wish: _Wish) -> Generator[Frame, None, bool]:
     """Yield the first frame of each cell in the window; returns whether all was read."""
     reformatter, idx, last_cell = VideoReformatter(), 0, -math.inf
     for t, frame in timed:

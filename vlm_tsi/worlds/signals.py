@@ -1,7 +1,8 @@
 """The signals world: lamps come and go, and a speaker calls out each lamp that lights up.
 
 Input: a seed and a video id. Output: a 30 s `Clip`; every utterance is a call (assistant,
-scored), `meta` says its kind, its lamp and the lamp that changed it.
+scored), `meta` says its kind, its lamp and the lamp that changed it. The system text says
+what the speaker names first, so that a call that is broken off can still be judged.
 Invariant: what a lamp lit during a call does to it is decided by what can be seen: without
 a ring the sentence bends to it (`bent`), with a ring the speaker breaks off and calls it
 (`broken`); else the whole sentence is said (`none`). Lamps going off, glimmering sockets
@@ -33,17 +34,23 @@ from vlm_tsi.worlds.draw import Stamp, annulus, blank, disc
 from vlm_tsi.worlds.speech import break_off, finish_word, pace, say, text_of
 
 DURATION = 30.0
-SYSTEM = "call out each lamp that lights up"
-TEMPLATES = (
-    "{colour} lamp on at the {place}",
-    "there is a {colour} light at the {place}",
-    "the {place} lamp just turned {colour}",
-    "look {colour} is showing at the {place}",
-    "now the {place} lamp is {colour}",
-    "a {colour} lamp lights up at the {place}",
-    "here comes {colour} at the {place} now",
-    "at the {place} we have {colour}",
-)
+STYLES = {
+    "call out each lamp colour first": (
+        "{colour} lamp on at the {place}",
+        "there is a {colour} light at the {place}",
+        "look {colour} is showing at the {place}",
+        "a {colour} lamp lights up at the {place}",
+        "here comes {colour} at the {place} now",
+    ),
+    "call out each lamp place first": (
+        "the {place} lamp just turned {colour}",
+        "now the {place} lamp is {colour}",
+        "at the {place} we have {colour}",
+        "look at the {place} it is {colour}",
+        "{place} lamp is showing {colour} now",
+    ),
+}
+"""System text -> the sentences of a speaker who was told so."""
 TURNS = (
     "and now {colour} at the {place}",
     "now also {colour} {place}",
@@ -118,7 +125,7 @@ class Signals:
             f"videos/{video_id}.mp4",
             DURATION,
             tuple(script.calls),
-            SYSTEM,
+            script.style,
             {"world": self.name, "window": [0.0, DURATION]},
         )
         return Clip(timeline, scene.draw, scene.caption)
@@ -129,6 +136,7 @@ class _Script:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
+        self.style = rng.choice(list(STYLES))
         self.lamps: list[Lamp] = []
         self.calls: list[Utterance] = []
 
@@ -165,7 +173,7 @@ class _Script:
 
     def _call(self, lamp: Lamp) -> Lamp | None:
         """Say a lamp's call, perhaps changed by a second lamp; returns the next call's lamp."""
-        words = say(_fill(self.rng.choice(TEMPLATES), lamp), lamp.call, pace(self.rng))
+        words = say(_fill(self.rng.choice(STYLES[self.style]), lamp), lamp.call, pace(self.rng))
         kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
         second = self._second(words, ring=kind == "broken") if kind != "none" else None
         if second is None:

@@ -1,0 +1,122 @@
+"""The whole loop on one machine: make data, train, stream, score, report.
+
+    python -m eval.demo --preset full          what `make demo` runs
+    python -m eval.demo --preset smoke         the same at its smallest, about two minutes
+    python -m eval.demo --seed 1 --out runs/demo-1 --data runs/demo/data
+    python -m eval.demo --ablation             weights on silent frames, on validation
+
+Input: nothing but the preset. Output, under the folder: `result.json`, `report.html`, the
+models, what they said, and the Table 2 columns on the terminal.
+Invariant: both schemes start from the same base weights, see the same data for the same
+number of updates, and are streamed over the same held-out clips.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from eval.demo_plan import PRESETS, SCHEMES, WORLDS, Preset
+from eval.demo_score import finish
+from eval.demo_steps import CORES, Steps, python, train
+from eval.demo_stream import stream_test, sweep_threshold
+from vlm_tsi.errors import UserError, command
+from vlm_tsi.files import make_folder
+
+CONFIGS = Path("configs/demo")
+
+
+class Demo:
+    """One run of the demo under one folder."""
+
+    def __init__(self, preset: str, out: Path, data: Path, seed: int) -> None:
+        self.name, self.preset, self.seed = preset, PRESETS[preset], seed
+        self.out, self.data = out, data
+        self.steps = Steps(make_folder(out), total=9)
+
+    def run(self) -> None:
+        """All steps in order."""
+        self.make_data()
+        self.pretrain()
+        self.steps.run("fine-tuning", [self.stage(s, 1) for s in SCHEMES], together=True)
+        chosen = sweep_threshold(self.steps, self.out, self.data, self.preset)
+        stream_test(self.steps, self.out, self.data, chosen)
+        finish(self.steps, self.out, self.data, self.preset, self.name, self.seed)
+
+    def make_data(self) -> None:
+        """Videos, timelines, captions, and a tokenizer for their words."""
+        self.steps.run("videos", [self.world(w, s) for w in WORLDS for s in self.preset.clips[w]])
+        timelines = [str(self.data / f"{w}-train/timelines.jsonl") for w in WORLDS]
+        captions = [str(self.data / f"{w}-train/captions.jsonl") for w in WORLDS]
+        words = ("--timelines", *timelines, "--captions", *captions)
+        tokenizer = str(self.out / "tokenizer")
+        self.steps.run(
+            "tokenizer", [python("-m", "data_prep.tokenizer", *words, "--out", tokenizer)]
+        )
+
+    def world(self, world: str, split: str) -> list[str]:
+        """The command that renders one split."""
+        count, folder = self.preset.clips[world][split], str(self.data / f"{world}-{split}")
+        where = ("--out", folder, "--count", str(count), "--seed", "0", "--split", split)
+        return python("-m", "data_prep.worlds", world, *where, "--workers", str(CORES))
+
+    def pretrain(self) -> None:
+        """Captions, then features of every frame, then the turn-based base."""
+        self.steps.run("captions", [self.stage("captions", CORES)])
+        files = [
+            str(self.data / f"{w}-{s}/timelines.jsonl") for w in WORLDS for s in self.preset.clips[w]
+        ]
+        encode = ("-m", "data_prep.encode_frames", "--timelines", *files)
+        model, store = str(self.out / "captions/model"), str(self.out / "store")
+        where = ("--model", model, "--store", store, "--workers", str(CORES))
+        self.steps.run("features", [python(*encode, *where)])
+        self.steps.run("base", [self.stage("base", CORES)])
+
+    def stage(self, name: str, processes: int) -> list[str]:
+        """The command of one training stage."""
+        kind = "captions" if name == "captions" else "timelines"
+        files = ",".join(str(self.data / f"{w}-train/{kind}.jsonl") for w in WORLDS)
+        words = [f"run.out={self.out / name}", f"run.seed={self.seed}", f"data.{kind}=[{files}]"]
+        if name == "captions":
+            words.append(f"model.tokenizer={self.out / 'tokenizer'}")
+        else:
+            base = "captions" if name == "base" else "base"
+            words += [f"model.base={self.out / base / 'model'}", f"data.store={self.out / 'store'}"]
+        config = str(CONFIGS / f"{name}.yaml")
+        return train(config, *words, *self.preset.stage(name), processes=processes)
+
+
+def check_place() -> None:
+    """The demo runs the repository's own commands, so it runs from its root."""
+    if not CONFIGS.is_dir():
+        raise UserError(CONFIGS, "is not here", "run the demo from the repository's root")
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.demo",
+        description=__doc__.split("\n")[0] if __doc__ else "",
+        epilog="example: python -m eval.demo --preset smoke --out runs/smoke",
+    )
+    parser.add_argument("--preset", choices=sorted(PRESETS), default="full")
+    parser.add_argument("--out", type=Path, help="results (default: runs/demo, or runs/<preset>)")
+    parser.add_argument("--data", type=Path, help="videos (default: <out>/data)")
+    parser.add_argument("--seed", type=int, default=0, help="of the training, not of the videos")
+    parser.add_argument("--ablation", action="store_true", help="weights on silent frames instead")
+    args = parser.parse_args(argv)
+    check_place()
+    out = args.out or Path("runs/demo" if args.preset == "full" else f"runs/{args.preset}")
+    demo = Demo(args.preset, out, args.data or out / "data", args.seed)
+    if args.ablation:
+        from eval.demo_ablation import ablate
+
+        ablate(demo)
+    else:
+        demo.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

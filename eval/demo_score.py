@@ -1,0 +1,202 @@
+"""The demo's last step: scores, intervals, report.
+
+Input: what both schemes said on the held-out clips. Output: `result.json`, `report.html`,
+`timeline.png`, and the Table 2 columns on the terminal.
+Invariant: every number in them comes from the files of this run.
+"""
+
+import importlib.metadata
+import platform
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from data_prep.worlds import WORLDS as WORLD_OBJECTS
+from eval.demo_plan import CAPABILITY, SCHEMES, WORLDS, Preset
+from eval.demo_steps import Steps
+from eval.demo_stream import Job, spoken_by_video, test_jobs
+from eval.picture import timeline_png
+from eval.report import write_report
+from eval.report_data import COLUMNS, LABELS, DemoRun, Interval, Sweep, VideoView
+from vlm_tsi.files import read_json, read_jsonl, write_json
+from vlm_tsi.scoring.content import content_accuracy
+from vlm_tsi.scoring.embed import SentenceEmbedder, find_embedder
+from vlm_tsi.scoring.groups import by_kind, compare
+from vlm_tsi.scoring.trace_score import TraceResult, references_of, score
+from vlm_tsi.streaming.protocol import evaluation_window
+from vlm_tsi.timeline import Timeline, read_timelines
+
+PACKAGES = ("vlm-tsi", "torch", "transformers", "peft", "accelerate", "av", "sentence-transformers")
+PAPERS_EMBEDDER = "all-mpnet-base-v2"
+
+
+class Scored:
+    """Both schemes on one world's held-out clips."""
+
+    def __init__(self, world: str, jobs: dict[tuple[str, str], Job], embed: Any) -> None:
+        self.world = world
+        self.datapoints = read_timelines(jobs[world, "tsi"].datapoints)
+        self.folder = Path(jobs[world, "tsi"].datapoints).parent
+        self.references = references_of(self.datapoints)
+        self.spoken = {s: spoken_by_video(jobs[world, s]) for s in SCHEMES}
+        self.results: dict[str, TraceResult] = {
+            s: score(self.references, self.spoken[s], embed) for s in SCHEMES
+        }
+
+    def scores(self, scheme: str) -> dict[str, float]:
+        """Micro percentages and content accuracy."""
+        result = self.results[scheme]
+        words = WORLD_OBJECTS[self.world].content_words
+        content = content_accuracy(result.pairs, words)
+        slots = {f"content_{slot}": part.f1 for slot, part in content.slots.items()}
+        values = {**result.micro, "content_accuracy": content.f1, **slots}
+        return {name: round(v, 4) for name, v in values.items() if v is not None}
+
+    def differences(self) -> dict[str, Interval]:
+        """TSI less turn-based, with 95% intervals over clips."""
+        found = compare(self.results["tsi"], self.results["turn_based"]).differences
+        return {name: Interval(d.value, d.low, d.high) for name, d in found.items()}
+
+    def kinds(self) -> dict[str, dict[str, dict[str, float]]]:
+        """kind -> scheme -> scores."""
+        split = {s: by_kind(self.results[s], self.references) for s in SCHEMES}
+        return {kind: {s: split[s][kind] for s in SCHEMES} for kind in split["tsi"]}
+
+    def views(self, count: int) -> list[VideoView]:
+        """Timeline pictures of the first clips."""
+        return [self.view(t) for t in self.datapoints[:count]]
+
+    def view(self, timeline: Timeline) -> VideoView:
+        """The picture of one clip: scored turns and what each scheme said."""
+        pairs = {
+            s: [(p.ref_idx, p.gen_idx) for p in r.pairs if p.video_id == timeline.video_id]
+            for s, r in self.results.items()
+        }
+        return VideoView(
+            video_id=timeline.video_id,
+            video_path=str(self.folder / timeline.video_path),
+            duration=timeline.duration,
+            reference=self.references[timeline.video_id],
+            lanes={s: self.spoken[s].get(timeline.video_id, []) for s in SCHEMES},
+            pairs=pairs,
+            window=evaluation_window(timeline),
+            title=f"{LABELS[self.world]}: {timeline.video_id}",
+        )
+
+
+def finish(
+    steps: Steps, out: Path, data: Path, preset: Preset, preset_name: str, seed: int
+) -> None:
+    """Score, write `result.json` and the report, print the table."""
+    embed = find_embedder()
+    jobs = test_jobs(out, data, read_json(out / "thresholds.json")["chosen"])
+    scored: dict[str, Scored] = {}
+    steps.call("scoring", lambda: None, embed.name)
+    for world in WORLDS:
+        scored[world] = Scored(world, jobs, embed)
+    result = result_json(steps, scored, embed, out, preset_name, seed)
+    write_json(out / "result.json", result)
+    run = demo_run(steps, scored, embed, out, preset, result)
+    notes = write_report(out / "report.html", run)
+    timeline_png(out / "timeline.png", scored["signals"].views(1)[0])
+    print_table(result, embed)
+    for note in notes:
+        print(f"note: {note}")
+    print(f"{out / 'result.json'}  {out / 'report.html'}  {out / 'timeline.png'}")
+
+
+def result_json(
+    steps: Steps,
+    scored: dict[str, Scored],
+    embed: SentenceEmbedder,
+    out: Path,
+    preset: str,
+    seed: int,
+) -> dict[str, Any]:
+    """All numbers of the run."""
+    return {
+        **{w: {scheme: s.scores(scheme) for scheme in SCHEMES} for w, s in scored.items()},
+        "difference": {w: {n: asdict(d) for n, d in s.differences().items()} for w, s in scored.items()},
+        "by_kind": {w: s.kinds() for w, s in scored.items()},
+        "clips": {w: len(s.datapoints) for w, s in scored.items()},
+        "thresholds": read_json(out / "thresholds.json"),
+        "embedder": embed.name,
+        "preset": preset,
+        "seed": seed,
+        "seconds": round(sum(steps.seconds.values()), 1),
+        "seconds_by_step": steps.seconds,
+    }
+
+
+def demo_run(
+    steps: Steps,
+    scored: dict[str, Scored],
+    embed: SentenceEmbedder,
+    out: Path,
+    preset: Preset,
+    result: dict[str, Any],
+) -> DemoRun:
+    """The report's values."""
+    sweep = result["thresholds"]
+    return DemoRun(
+        scores={w: result[w] for w in WORLDS},
+        differences={w: s.differences() for w, s in scored.items()},
+        by_kind=result["by_kind"],
+        sweeps={
+            w: Sweep([(float(t), v) for t, v in sweep["sweep"][w].items()], sweep["chosen"][w])
+            for w in WORLDS
+        },
+        videos=[v for s in scored.values() for v in s.views(preset.pictures)],
+        curves={"Training loss": curves(out)},
+        commands=steps.commands,
+        versions=versions(),
+        seconds=steps.seconds,
+        embedder=embed.name,
+        notes=notes(scored, embed),
+    )
+
+
+def notes(scored: dict[str, Scored], embed: SentenceEmbedder) -> list[str]:
+    """What a reader must know beside the table."""
+    clips = ", ".join(f"{len(s.datapoints)} {w} datapoints" for w, s in scored.items())
+    found = [f"Held-out: {clips}; rendered from seeds that no training or validation clip has."]
+    if not embed.is_papers:
+        found.append(f"Scored with {embed.name}, not with the paper's {PAPERS_EMBEDDER}.")
+    return found
+
+
+def curves(out: Path) -> dict[str, list[tuple[float, float]]]:
+    """Training loss by step, for each stage."""
+    found = {}
+    for stage in ("captions", "base", *SCHEMES):
+        log = out / stage / "log.jsonl"
+        if log.is_file():
+            found[LABELS.get(stage, stage)] = [(r["step"], r["loss"]) for _, r in read_jsonl(log)]
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the run used."""
+    found = {"python": platform.python_version()}
+    return found | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def print_table(result: dict[str, Any], embed: SentenceEmbedder) -> None:
+    """Table 2's columns, both capabilities."""
+    table = Table(title=f"TGLG, held-out clips (percent; embedder {embed.name})")
+    table.add_column("Capability")
+    table.add_column("Model")
+    for heading in COLUMNS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for world in WORLDS:
+        for scheme in SCHEMES:
+            row = [f"{result[world][scheme].get(name, 0.0):.1f}" for name in COLUMNS]
+            table.add_row(CAPABILITY[world], LABELS[scheme], *row)
+    Console(width=130).print(table)
+    for world in WORLDS:
+        gap = result["difference"][world]["trace"]
+        span = f"95% interval {gap['low']:+.1f} to {gap['high']:+.1f}"
+        print(f"{world}: TSI less turn-based {gap['value']:+.1f} TRACE ({span})")

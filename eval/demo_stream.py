@@ -1,0 +1,115 @@
+"""The demo's streaming: choose the baseline's threshold on validation, then the test clips.
+
+Input: the two fine-tuned models, datapoints, the feature store. Output: what they said, as
+JSONL, and `thresholds.json`. Invariant: the test split is streamed once for each scheme, and
+only with a threshold chosen on validation.
+"""
+
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from eval.demo_plan import SCHEMES, WORLDS, Preset
+from eval.demo_steps import CORES, Steps
+from vlm_tsi.files import read_json, write_json
+from vlm_tsi.scoring.embed import find_embedder
+from vlm_tsi.scoring.trace_score import group_by_video, references_of, score
+from vlm_tsi.timeline import Generated, read_generated, read_timelines, write_generated
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model over one split of one world."""
+
+    model: str
+    datapoints: str
+    out: str
+    store: str
+    scheme: str
+    threshold: float | None = None
+
+
+def stream_job(job: Job) -> None:
+    """Stream and write (in a worker process, one thread)."""
+    import torch
+
+    from vlm_tsi.streaming.batch import stream_datapoints
+
+    torch.set_num_threads(1)
+    spoken = stream_datapoints(
+        job.model,
+        job.datapoints,
+        policy=job.scheme,  # type: ignore[arg-type]
+        threshold=job.threshold,
+        store=job.store,
+    )
+    write_generated(job.out, spoken)
+
+
+def stream_jobs(jobs: list[Job]) -> None:
+    """All jobs, on all cores."""
+    with ProcessPoolExecutor(CORES, mp_context=get_context("spawn")) as pool:
+        list(pool.map(stream_job, jobs))
+
+
+def job(out: Path, data: Path, world: str, split: str, scheme: str, threshold: float | None) -> Job:
+    """The job of one scheme on one split; `out` is the run's folder."""
+    name = f"{world}-{split}-{scheme}" + (f"-{threshold:g}" if threshold is not None else "")
+    return Job(
+        model=str(out / scheme / "model"),
+        datapoints=str(data / f"{world}-{split}" / "datapoints.jsonl"),
+        out=str(out / "spoken" / f"{name}.jsonl"),
+        store=str(out / "store"),
+        scheme=scheme,
+        threshold=threshold,
+    )
+
+
+def score_job(done: Job, embed: Any) -> dict[str, float]:
+    """Micro percentages of a finished job."""
+    references = references_of(read_timelines(done.datapoints))
+    return score(references, group_by_video(read_generated(done.out)), embed).micro
+
+
+def sweep_threshold(steps: Steps, out: Path, data: Path, preset: Preset) -> dict[str, float]:
+    """The baseline's best threshold for each world, by TRACE on validation."""
+    target = out / "thresholds.json"
+
+    def work() -> None:
+        jobs = {
+            (w, t): job(out, data, w, "val", "turn_based", t)
+            for w in WORLDS
+            for t in preset.thresholds
+        }
+        stream_jobs(list(jobs.values()))
+        embed = find_embedder()
+        table = {
+            w: {f"{t:g}": score_job(jobs[w, t], embed) for t in preset.thresholds} for w in WORLDS
+        }
+        best = {w: max(table[w], key=lambda t: table[w][t]["trace"]) for w in WORLDS}
+        write_json(target, {"sweep": table, "chosen": {w: float(t) for w, t in best.items()}})
+
+    steps.call("thresholds", work, list(preset.thresholds))
+    return read_json(target)["chosen"]
+
+
+def test_jobs(out: Path, data: Path, chosen: dict[str, float]) -> dict[tuple[str, str], Job]:
+    """(world, scheme) -> job on the held-out clips."""
+    return {
+        (w, s): job(out, data, w, "test", s, chosen[w] if s == "turn_based" else None)
+        for w in WORLDS
+        for s in SCHEMES
+    }
+
+
+def stream_test(steps: Steps, out: Path, data: Path, chosen: dict[str, float]) -> None:
+    """Stream the held-out clips with both schemes."""
+    jobs = list(test_jobs(out, data, chosen).values())
+    steps.call("streaming", lambda: stream_jobs(jobs), chosen)
+
+
+def spoken_by_video(done: Job) -> dict[str, list[Generated]]:
+    """What a job said, by datapoint."""
+    return group_by_video(read_generated(done.out))

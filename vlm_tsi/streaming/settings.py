@@ -1,0 +1,94 @@
+"""How a run streams: what the user chose, the rest from the model's config.
+
+Input: options, a model. Output: `StreamSettings` without gaps, and the `Decoding` of one
+stream. Invariant: a stream's random draws depend on the seed and the stream's name alone,
+so that neither order nor number of processes changes what is said.
+"""
+
+import math
+import zlib
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from vlm_tsi.errors import UserError
+from vlm_tsi.sequence.interleave import SchemeName
+from vlm_tsi.streaming.policy import Pick, Policy, Tsi, TurnBased, greedy, sampler
+from vlm_tsi.streaming.protocol import Decoding
+
+Rounding = Literal["accumulate", "ceil"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSettings:
+    """Options of a run; None stands for what the model's config says.
+
+    Attributes:
+        policy: `tsi` or `turn_based`.
+        threshold: turn-based: speak where silence is less likely than this.
+        fps: frames a second that the model sees.
+        system: text given before anything happens (None: the timeline's own, or nothing).
+        temperature: 0 takes the likeliest token; above, tokens are drawn with `seed`.
+        rounding, max_tokens, eager_close: see `StreamEngine`.
+    """
+
+    policy: SchemeName | None = None
+    threshold: float | None = None
+    fps: float | None = None
+    system: str | None = None
+    temperature: float = 0.0
+    seed: int = 0
+    rounding: Rounding = "accumulate"
+    max_tokens: int = 128
+    eager_close: bool = False
+
+    def __post_init__(self) -> None:
+        _check("policy", self.policy, self.policy in (None, *get_args(SchemeName)),
+               f"use one of {', '.join(get_args(SchemeName))}")  # fmt: skip
+        in_range = self.threshold is None or 0 <= self.threshold <= 1
+        _check("threshold", self.threshold, in_range, "use a probability from 0 to 1")
+        is_rate = self.fps is None or 0 < self.fps < math.inf
+        _check("fps", self.fps, is_rate, "use a number above 0")
+        is_warm = 0 <= self.temperature < math.inf
+        _check("temperature", self.temperature, is_warm, "use 0 (the likeliest token) or more")
+        _check("rounding", self.rounding, self.rounding in get_args(Rounding),
+               f"use one of {', '.join(get_args(Rounding))}")  # fmt: skip
+        _check("max-tokens", self.max_tokens, self.max_tokens >= 1, "use 1 or more")
+
+
+def _check(name: str, value: object, is_good: bool, mend: str) -> None:
+    if not is_good:
+        raise UserError(name, f"is {value!r}", mend)
+
+
+def resolved(settings: StreamSettings, config: Any) -> StreamSettings:
+    """Fill what was left open from a `VlmTsiConfig`."""
+    return replace(
+        settings,
+        policy=settings.policy or config.scheme,
+        threshold=config.silence_threshold if settings.threshold is None else settings.threshold,
+        fps=settings.fps or config.fps,
+    )
+
+
+def decoding_for(settings: StreamSettings, model: Any, name: str) -> Decoding:
+    """The decoding of the stream `name`, with a policy of its own."""
+    chosen = resolved(settings, model.config)
+    assert chosen.fps is not None
+    return Decoding(
+        policy=_policy(chosen, model, name),
+        tokens_per_second=model.config.tokens_per_second,
+        frame_gap=1 / chosen.fps,
+        rounding=chosen.rounding,
+        max_tokens=chosen.max_tokens,
+        eager_close=chosen.eager_close,
+    )
+
+
+def _policy(settings: StreamSettings, model: Any, name: str) -> Policy:
+    pick: Pick = greedy
+    if settings.temperature > 0:
+        pick = sampler(settings.temperature, zlib.crc32(f"{settings.seed}\n{name}".encode()))
+    if settings.policy == "turn_based":
+        assert settings.threshold is not None
+        return TurnBased(model.tokens, settings.threshold, pick)
+    return Tsi(model.tokens, pick)
