@@ -41,8 +41,10 @@ class Encoder:
     def __init__(self, model: str, store: str, fps: float) -> None:
         from vlm_tsi.model.fingerprint import encoder_key
         from vlm_tsi.model.loading import load_checkpoint
+        from vlm_tsi.quiet import quiet_libraries
         from vlm_tsi.video.features import FeatureStore
 
+        quiet_libraries()
         self.model, self.fps = load_checkpoint(model).model, fps
         self.store = FeatureStore(store, encoder_key(self.model, fps))
 

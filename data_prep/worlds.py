@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -27,12 +27,13 @@ from vlm_tsi.files import make_folder, write_jsonl
 from vlm_tsi.timeline import write_timelines
 from vlm_tsi.video.writer import write_mp4
 from vlm_tsi.worlds.assembly import Assembly
-from vlm_tsi.worlds.base import Clip, World
+from vlm_tsi.worlds.base import FPS, Clip, World
 from vlm_tsi.worlds.datapoints import datapoints
 from vlm_tsi.worlds.signals import Signals
 
 WORLDS: dict[str, World] = {w.name: w for w in (Signals(), Assembly())}
 CAPTION_STEP = 0.5  # s
+RATES = (2.0, 4.0, 8.0)  # frames a second; each has a frame at every caption
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,10 @@ class _Job:
     seed: int
     video_id: str
     path: Path
+    fps: float
 
     def clip(self) -> Clip:
-        return WORLDS[self.world].clip(self.seed, self.video_id)
+        return replace(WORLDS[self.world].clip(self.seed, self.video_id), fps=self.fps)
 
 
 def clip_seed(world: str, split: str, seed: int, index: int) -> int:
@@ -67,7 +69,13 @@ def clip_seed(world: str, split: str, seed: int, index: int) -> int:
 
 
 def build(
-    world: str, out: str | Path, count: int, seed: int, split: str = "train", workers: int = 1
+    world: str,
+    out: str | Path,
+    count: int,
+    seed: int,
+    split: str = "train",
+    workers: int = 1,
+    fps: float = FPS,
 ) -> Built:
     """Write one split of a world into a folder of its own.
 
@@ -75,10 +83,10 @@ def build(
         UserError: for an unknown world, a count or number of workers under 1, a split name
             that cannot stand in a file name, or a folder that cannot be written.
     """
-    _check(world, count, split, workers)
+    _check(world, count, split, workers, fps)
     folder, began = make_folder(out), time.perf_counter()
     make_folder(folder / "videos")
-    jobs = [_job(world, folder, seed, split, index) for index in range(count)]
+    jobs = [_job(world, folder, seed, split, index, fps) for index in range(count)]
     todo = [job for job in jobs if not job.path.exists()]
     _render_all(todo, workers, f"{world} {split}")
     seconds = time.perf_counter() - began
@@ -86,20 +94,24 @@ def build(
     return Built(count, len(todo), seconds)
 
 
-def _check(world: str, count: int, split: str, workers: int) -> None:
+def _check(world: str, count: int, split: str, workers: int, fps: float) -> None:
     if world not in WORLDS:
         raise UserError(world, "no such world", f"use one of {', '.join(WORLDS)}")
     for name, value in (("count", count), ("workers", workers)):
         if value < 1:
             raise UserError(f"--{name} {value}", "is under 1", "use 1 or more")
+    if fps not in RATES:
+        rates = ", ".join(f"{r:g}" for r in RATES)
+        raise UserError(f"--fps {fps:g}", "is not a rate of the worlds", f"use one of {rates}")
     if not re.fullmatch(r"[A-Za-z0-9_-]+", split):
         raise UserError(f"--split {split!r}", "not a plain name", "use letters, digits, - and _")
 
 
-def _job(world: str, folder: Path, seed: int, split: str, index: int) -> _Job:
-    video_id = f"{world}-{split}-{seed}-{index:05d}"
+def _job(world: str, folder: Path, seed: int, split: str, index: int, fps: float) -> _Job:
+    rate = "" if fps == FPS else f"-{fps:g}fps"  # so that resume never mixes rates
+    video_id = f"{world}-{split}-{seed}-{index:05d}{rate}"
     path = folder / "videos" / f"{video_id}.mp4"
-    return _Job(world, clip_seed(world, split, seed, index), video_id, path)
+    return _Job(world, clip_seed(world, split, seed, index), video_id, path, fps)
 
 
 def _render_all(jobs: Sequence[_Job], workers: int, title: str) -> None:
@@ -149,6 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", required=True, type=int)
     parser.add_argument("--split", default="train")
     parser.add_argument("--workers", default=1, type=int)
+    parser.add_argument("--fps", default=FPS, type=float, help="frames a second (default 8)")
     options = parser.parse_args(argv)
     done = build(**vars(options))
     speed = f", {done.ms_per_clip:.0f} ms a clip" if done.rendered else ""

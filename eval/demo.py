@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.demo_plan import PRESETS, SCHEMES, WORLDS, Preset
+from eval.demo_plan import PRESETS, SCHEMES, WORLDS
 from eval.demo_score import finish
 from eval.demo_steps import CORES, Steps, python, train
 from eval.demo_stream import stream_test, sweep_threshold
@@ -38,7 +38,9 @@ class Demo:
         """All steps in order."""
         self.make_data()
         self.pretrain()
-        self.steps.run("fine-tuning", [self.stage(s, 1) for s in SCHEMES], together=True)
+        stages = [self.stage(s, 1) for s in SCHEMES]
+        folders = [self.out / s for s in SCHEMES]
+        self.steps.run("fine-tuning", stages, together=True, clear=folders)
         chosen = sweep_threshold(self.steps, self.out, self.data, self.preset)
         stream_test(self.steps, self.out, self.data, chosen)
         finish(self.steps, self.out, self.data, self.preset, self.name, self.seed)
@@ -57,20 +59,24 @@ class Demo:
     def world(self, world: str, split: str) -> list[str]:
         """The command that renders one split."""
         count, folder = self.preset.clips[world][split], str(self.data / f"{world}-{split}")
-        where = ("--out", folder, "--count", str(count), "--seed", "0", "--split", split)
-        return python("-m", "data_prep.worlds", world, *where, "--workers", str(CORES))
+        rate = "4" if split == "train" else "8"  # half the frames, half the time
+        where = ["--out", folder, "--count", str(count), "--seed", "0", "--split", split]
+        how = ["--fps", rate, "--workers", str(CORES)]
+        return python("-m", "data_prep.worlds", world, *where, *how)
 
     def pretrain(self) -> None:
         """Captions, then features of every frame, then the turn-based base."""
-        self.steps.run("captions", [self.stage("captions", CORES)])
+        self.steps.run("captions", [self.stage("captions", CORES)], clear=[self.out / "captions"])
         files = [
-            str(self.data / f"{w}-{s}/timelines.jsonl") for w in WORLDS for s in self.preset.clips[w]
+            str(self.data / f"{w}-{s}/timelines.jsonl")
+            for w in WORLDS
+            for s in self.preset.clips[w]
         ]
         encode = ("-m", "data_prep.encode_frames", "--timelines", *files)
         model, store = str(self.out / "captions/model"), str(self.out / "store")
         where = ("--model", model, "--store", store, "--workers", str(CORES))
         self.steps.run("features", [python(*encode, *where)])
-        self.steps.run("base", [self.stage("base", CORES)])
+        self.steps.run("base", [self.stage("base", CORES)], clear=[self.out / "base"])
 
     def stage(self, name: str, processes: int) -> list[str]:
         """The command of one training stage."""

@@ -61,7 +61,7 @@ class Scored:
         return {name: Interval(d.value, d.low, d.high) for name, d in found.items()}
 
     def kinds(self) -> dict[str, dict[str, dict[str, float]]]:
-        """kind -> scheme -> scores."""
+        """Kind -> scheme -> scores."""
         split = {s: by_kind(self.results[s], self.references) for s in SCHEMES}
         return {kind: {s: split[s][kind] for s in SCHEMES} for kind in split["tsi"]}
 
@@ -119,7 +119,9 @@ def result_json(
     """All numbers of the run."""
     return {
         **{w: {scheme: s.scores(scheme) for scheme in SCHEMES} for w, s in scored.items()},
-        "difference": {w: {n: asdict(d) for n, d in s.differences().items()} for w, s in scored.items()},
+        "difference": {
+            w: {n: asdict(d) for n, d in s.differences().items()} for w, s in scored.items()
+        },
         "by_kind": {w: s.kinds() for w, s in scored.items()},
         "clips": {w: len(s.datapoints) for w, s in scored.items()},
         "thresholds": read_json(out / "thresholds.json"),

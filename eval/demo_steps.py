@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -36,11 +37,23 @@ class Steps:
     seconds: dict[str, float] = field(default_factory=dict)
     chain: str = ""
 
-    def run(self, name: str, commands: Sequence[Sequence[str]], *, together: bool = False) -> None:
-        """Run commands one after the other, or `together`, one thread each."""
+    def run(
+        self,
+        name: str,
+        commands: Sequence[Sequence[str]],
+        *,
+        together: bool = False,
+        clear: Sequence[Path] = (),
+    ) -> None:
+        """Run commands one after the other, or `together`, one thread each.
+
+        `clear` names folders that a run with other settings, or a broken one, may have left.
+        """
         self.commands += [shlex.join(_shown(c)) for c in commands]
 
         def work() -> None:
+            for folder in clear:
+                shutil.rmtree(folder, ignore_errors=True)
             if not together:
                 for command in commands:
                     run_command(command, None)

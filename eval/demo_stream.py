@@ -5,6 +5,7 @@ JSONL, and `thresholds.json`. Invariant: the test split is streamed once for eac
 only with a threshold chosen on validation.
 """
 
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -29,6 +30,7 @@ class Job:
     store: str
     scheme: str
     threshold: float | None = None
+    rounding: str = "accumulate"
 
 
 def stream_job(job: Job) -> None:
@@ -43,6 +45,7 @@ def stream_job(job: Job) -> None:
         job.datapoints,
         policy=job.scheme,  # type: ignore[arg-type]
         threshold=job.threshold,
+        rounding=job.rounding,  # type: ignore[arg-type]
         store=job.store,
     )
     write_generated(job.out, spoken)
@@ -67,7 +70,7 @@ def job(out: Path, data: Path, world: str, split: str, scheme: str, threshold: f
     )
 
 
-def score_job(done: Job, embed: Any) -> dict[str, float]:
+def score_job(done: Job, embed: Any) -> Mapping[str, float]:
     """Micro percentages of a finished job."""
     references = references_of(read_timelines(done.datapoints))
     return score(references, group_by_video(read_generated(done.out)), embed).micro

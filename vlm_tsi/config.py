@@ -5,7 +5,7 @@ Invariant: an unknown key, a wrong type or an impossible value stops here, in on
 names the key, before anything is loaded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,7 +20,8 @@ from vlm_tsi.sequence.tokens import TokenSpec
 class PartConfig:
     """A pretrained part (`path`: folder or hub name), or a random one (`config`).
 
-    `gguf_file` names a GGUF file inside `path` (llama.cpp's format).
+    `gguf_file` names a GGUF file inside `path` (llama.cpp's format). `path` with
+    `config: {model_type: efficientnet_lite}` is a folder with that network's bare weights.
     """
 
     path: str | None = None
@@ -107,11 +108,19 @@ class RunConfig:
     deepspeed: str | None = None
 
 
-_POSITIVE = (
-    "model.frame_size model.tokens_per_second lora.alpha data.fps data.max_positions "
-    "optim.batch_size optim.accumulate optim.lr run.save_steps run.keep run.log_steps"
-).split()
-_NOT_NEGATIVE = "model.pool lora.rank optim.warmup optim.weight_decay run.workers".split()
+_POSITIVE = {
+    "model": ("frame_size", "tokens_per_second"),
+    "lora": ("alpha",),
+    "data": ("fps", "max_positions"),
+    "optim": ("batch_size", "accumulate", "lr"),
+    "run": ("save_steps", "keep", "log_steps"),
+}
+_NOT_NEGATIVE = {
+    "model": ("pool",),
+    "lora": ("rank",),
+    "optim": ("warmup", "weight_decay"),
+    "run": ("workers",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,16 +139,19 @@ class TrainConfig:
             raise ValueError("data.timelines and data.captions: give exactly one of them")
         if self.optim.epochs <= 0 and self.optim.max_steps <= 0:
             raise ValueError("optim.epochs: must be > 0 where optim.max_steps is not set")
-        for name in _POSITIVE:
-            room, key = name.split(".")
-            if not getattr(getattr(self, room), key) > 0:
-                raise ValueError(f"{name}: must be > 0")
-        for name in _NOT_NEGATIVE:
-            room, key = name.split(".")
-            if not getattr(getattr(self, room), key) >= 0:
-                raise ValueError(f"{name}: must be >= 0")
+        for room, keys in _POSITIVE.items():
+            self._check(room, keys, lambda value: value > 0, "must be > 0")
+        for room, keys in _NOT_NEGATIVE.items():
+            self._check(room, keys, lambda value: value >= 0, "must be >= 0")
         if not 0 <= self.lora.dropout < 1:
             raise ValueError("lora.dropout: must be >= 0 and < 1")
+
+    def _check(
+        self, room: str, keys: Sequence[str], is_good: Callable[[float], bool], rule: str
+    ) -> None:
+        for key in keys:
+            if not is_good(value := getattr(getattr(self, room), key)):
+                raise ValueError(f"{room}.{key}: {rule}, not {value}")
 
 
 def train_parser() -> jsonargparse.ArgumentParser:

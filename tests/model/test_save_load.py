@@ -109,7 +109,9 @@ def test_saving_replaces_a_checkpoint_whole(base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(base, folder)
     (folder / "old.txt").write_text("old")
-    save_checkpoint(folder, tiny_model(TOKENIZER), TOKENIZER, tiny_model(TOKENIZER).config, {"n": 1})
+    save_checkpoint(
+        folder, tiny_model(TOKENIZER), TOKENIZER, tiny_model(TOKENIZER).config, {"n": 1}
+    )
     assert json.loads((folder / "training.json").read_text()) == {"n": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["model"] and not (folder / "old.txt").exists()
 

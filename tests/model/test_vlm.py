@@ -116,7 +116,9 @@ def test_gradient_checkpointing_gives_the_same_gradient() -> None:
     torch.testing.assert_close(*grads)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "paper").glob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs" / "paper").glob("*.yaml")), ids=lambda p: p.stem
+)
 def test_the_papers_configs_are_the_papers(path: Path) -> None:
     """Section 6.1: 2 frames/s, LoRA 128/256; Section 5.2: no loss on silent frames."""
     config = parse_train_config(["--config", str(path)])

@@ -73,7 +73,9 @@ def reference(
     order = sorted(utterances, key=lambda u: u.start)
     if whole:
         order.sort(key=lambda u: u.start if u.role == "assistant" else u.end)
-    turns = floor([(u.role, (at_once if whole else spoken)(u, encode)) for u in order], frames, whole)
+    turns = floor(
+        [(u.role, (at_once if whole else spoken)(u, encode)) for u in order], frames, whole
+    )
 
     gaps: list[list[tuple[int, int]]] = [[] for _ in range(len(frames) + 1)]
     for k, (_, timed) in enumerate(turns):
@@ -90,9 +92,9 @@ def reference(
         for _ in range(tokens.tokens_per_frame if g else 0):
             listener = Row(tokens.frame_id, frames[g - 1], frame=g - 1)
             rows.append(listener)
-        if g and not speaking and scheme.silence_weight > 0:
-            if not said or turns[said[0][0]][0] == "user":
-                listener.label, listener.weight = tokens.eos_id, scheme.silence_weight
+        is_silent = not speaking and (not said or turns[said[0][0]][0] == "user")
+        if g and is_silent and scheme.silence_weight > 0:
+            listener.label, listener.weight = tokens.eos_id, scheme.silence_weight
         for n, (k, i) in enumerate(said):
             role, timed = turns[k]
             token, time = timed[i]

@@ -136,6 +136,7 @@ def test_a_full_disk_is_one_line(lessons: Lessons, tmp_path: Path, monkeypatch) 
     monkeypatch.setattr(run_room.TsiTrainer, "_save_checkpoint", full)
     with pytest.raises(UserError, match="no space left for a checkpoint"):
         run_training(lessons.config(tmp_path, run__save_steps=1))
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 @pytest.mark.parametrize("key", ["data.timelines", "data.captions"])
@@ -188,7 +189,11 @@ def test_lora_on_a_new_model_is_saved_whole(lessons: Lessons, tmp_path: Path) ->
 
 def test_wandb_works_offline(lessons: Lessons, tmp_path: Path, monkeypatch) -> None:
     pytest.importorskip("wandb")
-    for name, value in {"WANDB_MODE": "offline", "WANDB_DIR": tmp_path, "WANDB_SILENT": "true"}.items():
+    for name, value in {
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": tmp_path,
+        "WANDB_SILENT": "true",
+    }.items():
         monkeypatch.setenv(name, str(value))
     config = lessons.config(tmp_path / "out", optim__max_steps=2, run__report_to="wandb")
     assert run_training(config) == 0

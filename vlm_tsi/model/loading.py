@@ -73,7 +73,9 @@ def check_architecture(path: Path) -> None:
     config = path / "config.json"
     if not config.is_file():
         problem = "is not a checkpoint (no config.json)" if path.is_dir() else "is not there"
-        raise UserError(path, problem, "name the folder that training wrote, e.g. runs/demo/tsi/model")
+        raise UserError(
+            path, problem, "name the folder that training wrote, e.g. runs/demo/tsi/model"
+        )
     kind = read_json(config).get("model_type")
     if kind != VlmTsiConfig.model_type:
         problem = f"holds a {kind!r} model, not {VlmTsiConfig.model_type!r}"
@@ -107,10 +109,11 @@ def find_base(path: Path, named: Any) -> Path:
     raise UserError(path, f"its base model {named!r} is not there", "name its folder with --base")
 
 
-def load_tokenizer(path: str | Path) -> Any:
-    """Load a tokenizer from a folder or (named without a folder) from the hub's cache."""
+def load_tokenizer(path: str | Path, gguf_file: str | None = None) -> Any:
+    """Load a tokenizer from a folder, from a GGUF file in it, or by its name on the hub."""
+    options = {"gguf_file": gguf_file} if gguf_file else {}
     try:
-        return AutoTokenizer.from_pretrained(str(path))
+        return AutoTokenizer.from_pretrained(str(path), **options)
     except (OSError, ValueError, KeyError, TypeError) as err:
         raise UserError(path, "holds no tokenizer that loads", "copy tokenizer.json there") from err
 

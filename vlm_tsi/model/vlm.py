@@ -15,6 +15,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
+from vlm_tsi.model.backbones import efficientnet_lite  # noqa: F401  (registers itself)
 from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.connector import connector
 from vlm_tsi.model.loss import labelled_loss
@@ -68,9 +69,7 @@ class VlmTsiModel(PreTrainedModel):
         return self.config.tokens
 
     def train(self, mode: bool = True) -> "VlmTsiModel":
-        """Training mode; a frozen encoder stays as it is when streaming (no dropout, no
-        running batch statistics).
-        """
+        """Training mode, but for a frozen encoder: no dropout, no new batch statistics."""
         super().train(mode)
         if not any(p.requires_grad for p in self.encoder.parameters()):
             self.encoder.eval()
@@ -127,6 +126,7 @@ class VlmTsiModel(PreTrainedModel):
             labels: [B, L], already shifted, -100 where nothing is predicted.
             label_weights: [B, L].
             num_items_in_batch: the weight that the loss is divided by (default: own sum).
+            **kwargs: what wrappers add; not used.
         """
         if frame_features is None:
             assert pixels is not None, "give frame_features or pixels"

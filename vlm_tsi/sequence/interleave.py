@@ -127,9 +127,7 @@ def merge(turns: Sequence[Turn], times_F: np.ndarray) -> list[_Step]:
     return steps
 
 
-def _label(
-    steps: list[_Step], turns: Sequence[Turn], tokens: StreamTokens, scheme: Scheme
-) -> None:
+def _label(steps: list[_Step], turns: Sequence[Turn], tokens: StreamTokens, scheme: Scheme) -> None:
     """Fill in what is emitted after each step and before the next input."""
     speaking = False
     for i, step in enumerate(steps):
@@ -202,9 +200,7 @@ def _expand(
         rows.append((step.id, step.label, step.weight, step.time, -1))
     columns = list(zip(*rows, strict=True)) or [[]] * 5
     types = (np.int64, np.int64, np.float32, np.float64, np.int64)
-    return InterleavedSequence(
-        *(np.array(c, dtype=t) for c, t in zip(columns, types, strict=True))
-    )
+    return InterleavedSequence(*(np.array(c, dtype=t) for c, t in zip(columns, types, strict=True)))
 
 
 def _role_prefix(

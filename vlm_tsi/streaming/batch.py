@@ -23,6 +23,7 @@ import torch
 from vlm_tsi.errors import UserError
 from vlm_tsi.model.fingerprint import encoder_key
 from vlm_tsi.model.loading import Loaded, load_checkpoint
+from vlm_tsi.quiet import quiet_libraries
 from vlm_tsi.sequence.tokens import encoder
 from vlm_tsi.streaming.clock import LatencyLog
 from vlm_tsi.streaming.frames import Frames, encode_video, stored_frames
@@ -118,19 +119,17 @@ class Worker:
 
 
 def load(source: Source) -> Loaded:
-    """Load a checkpoint onto its device; no bar for that moment's work.
+    """Load a checkpoint onto its device.
 
     Raises:
         UserError: it cannot be loaded, or the machine lacks the device.
     """
-    from transformers.utils import logging
-
     try:
         torch.empty(0, device=source.device)
     except (RuntimeError, AssertionError) as err:
         problem = f"{source.device!r} is not to be had ({str(err).splitlines()[0]})"
         raise UserError("device", problem, "use cpu, or cuda where there is one") from err
-    logging.disable_progress_bar()
+    quiet_libraries()
     loaded = load_checkpoint(source.model, source.base)
     torch.nn.Module.to(loaded.model, source.device)
     return loaded

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from vlm_tsi.config import LoraSettings, ModelConfig, PartConfig, TrainConfig
 from vlm_tsi.errors import UserError
+from vlm_tsi.model.backbones.efficientnet_lite import EfficientNetLiteConfig, from_file
 from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.loading import load_checkpoint, load_tokenizer
 from vlm_tsi.model.vlm import VlmTsiModel
@@ -50,7 +51,7 @@ def new_model(config: ModelConfig) -> tuple[VlmTsiModel, Any]:
     where = config.tokenizer or config.text.path
     if where is None:
         raise UserError("model.tokenizer", "is not set", "name a folder with a tokenizer")
-    tokenizer = load_tokenizer(where)
+    tokenizer = load_tokenizer(where, None if config.tokenizer else config.text.gguf_file)
     pooled = int(config.use_cls) + config.pool**2
     if pooled < 1:
         raise UserError("model.pool", "a frame has no token", "set use_cls or pool >= 1")
@@ -99,6 +100,9 @@ def _part(name: str, part: PartConfig, auto: Any, extra: dict) -> tuple[Any, nn.
             return AutoConfig.for_model(**{**extra, **part.config}), None
         except (ValueError, KeyError, TypeError) as err:
             raise UserError(f"{name}.config", str(err), "name a known model_type") from err
+    if (part.config or {}).get("model_type") == EfficientNetLiteConfig.model_type:
+        features = from_file(Path(part.path) / "model.safetensors")
+        return features.config, features
     local = Path(part.path).is_dir()
     options = {"gguf_file": part.gguf_file} if part.gguf_file else {}
     try:

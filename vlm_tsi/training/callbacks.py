@@ -31,7 +31,7 @@ class SaveOnInterrupt(TrainerCallback):
 
     def _ask(self, *_: object) -> None:
         self.asked = True
-        self._give_back()
+        self.give_back()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save and stop if any process was asked to."""
@@ -44,9 +44,10 @@ class SaveOnInterrupt(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Give the signals back."""
-        self._give_back()
+        self.give_back()
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """Put the former handlers back; also after a run that failed."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}

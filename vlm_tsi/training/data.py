@@ -7,13 +7,13 @@ used is counted in `left_out`, with the reason.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Sampler
 
 from vlm_tsi.files import read_jsonl
 from vlm_tsi.sequence.collate import Sample
@@ -147,3 +147,27 @@ class CaptionDataset(Dataset[Sample]):
         caption = Utterance("assistant", self.captions[index], 0.0, 0.0)
         sequence = interleave([caption], [0.0], self.tokens, self.encode, Scheme(name="turn_based"))
         return Sample(sequence, pixels_FHWC=self.pixels[index][None])
+
+
+class EpochOrder(Sampler[int]):
+    """A seeded order for each epoch, cut to whole global batches.
+
+    The few samples that would make a smaller last batch wait for another epoch's order:
+    several processes would fill it up with repeated samples, one process would not. A set
+    smaller than one global batch is given whole.
+    """
+
+    def __init__(self, samples: int, batch: int, seed: int) -> None:
+        self.samples, self.seed, self.epoch = samples, seed, 0
+        self.length = samples // batch * batch or samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose an epoch's order (called by the trainer, also when it resumes)."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        yield from torch.randperm(self.samples, generator=generator)[: self.length].tolist()

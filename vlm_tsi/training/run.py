@@ -23,12 +23,19 @@ from vlm_tsi.files import read_json, writable_folder, write_jsonl
 from vlm_tsi.model.fingerprint import encoder_key
 from vlm_tsi.model.loading import save_checkpoint
 from vlm_tsi.model.vlm import VlmTsiModel
+from vlm_tsi.quiet import quiet_libraries
 from vlm_tsi.sequence.collate import collate
 from vlm_tsi.sequence.interleave import IGNORE
 from vlm_tsi.sequence.tokens import encoder
 from vlm_tsi.training.build import Built, build
 from vlm_tsi.training.callbacks import SaveOnInterrupt, ShowProgress
-from vlm_tsi.training.data import CaptionDataset, StoreFrames, StreamDataset, VideoFrames
+from vlm_tsi.training.data import (
+    CaptionDataset,
+    EpochOrder,
+    StoreFrames,
+    StreamDataset,
+    VideoFrames,
+)
 from vlm_tsi.video.features import FeatureStore
 
 
@@ -41,6 +48,11 @@ class TsiTrainer(Trainer):
         total = sum((b["label_weights"] * (b["labels"] != IGNORE)).sum() for b in batch_samples)
         total = torch.as_tensor(total, device=device)
         return self.accelerator.gather(total).sum() if self.args.world_size > 1 else total
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
+        args, dataset = self.args, train_dataset or self.train_dataset
+        batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+        return EpochOrder(len(dataset), batch, args.seed)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
         """A step; a loss that is no number ends the run before it spoils a checkpoint."""
@@ -101,6 +113,7 @@ def training_arguments(config: TrainConfig) -> TrainingArguments:
 
 def run_training(config: TrainConfig) -> int:
     """Train, save, and say where. Returns 0, or 130 after Ctrl-C."""
+    quiet_libraries()
     _check_reporter(config)
     _check_inputs(config)
     out = writable_folder(config.run.out)
@@ -148,6 +161,8 @@ def _train(trainer: TsiTrainer, resume: str | None, out: Path) -> None:
         for callback in trainer.callback_handler.callbacks:
             if isinstance(callback, ShowProgress):
                 callback.close()
+            elif isinstance(callback, SaveOnInterrupt):
+                callback.give_back()
 
 
 def _check_reporter(config: TrainConfig) -> None:

@@ -1,0 +1,1 @@
+"""Backbones: parts that transformers does not bring, as PreTrainedModels of ours."""
