@@ -27,7 +27,7 @@ CORE := $(VENV)/.stamp-core
 PACKAGE := $(VENV)/.stamp-package
 DEV := $(VENV)/.stamp-dev
 
-.PHONY: help setup dev test weights demo ablation lint format typecheck imports check clean
+.PHONY: help setup dev test weights demo ablation seeds lint format typecheck imports check clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,9 @@ demo: setup ## train, stream and score the small model (PRESET=full or smoke)
 
 ablation: setup ## train with several weights on silent frames and print their table
 	@$(PY) -m eval.demo --ablation
+
+seeds: setup ## the demo under three training seeds, one table
+	@$(PY) -m eval.demo --seeds 0 1 2
 
 lint: dev ## ruff: rules and formatting
 	@$(VENV)/bin/ruff check .

@@ -14,7 +14,7 @@ from eval.demo_steps import CORES
 from eval.demo_stream import Job, job, stream_jobs
 from vlm_tsi.files import write_json
 from vlm_tsi.scoring.content import content_accuracy
-from vlm_tsi.scoring.embed import find_embedder
+from vlm_tsi.scoring.embed import SentenceEmbedder, find_embedder
 from vlm_tsi.scoring.trace_score import group_by_video, references_of, score
 from vlm_tsi.timeline import read_generated, read_timelines
 
@@ -60,7 +60,8 @@ def ablate(demo: "Demo") -> None:
         demo.steps.run("ablation " + "+".join(some), commands, together=True, clear=folders)
     jobs = {(v.name, w): variant_job(demo, v, w) for v in VARIANTS for w in WORLDS}
     demo.steps.call("ablation streaming", lambda: stream_jobs(list(jobs.values())), names)
-    rows = {f"{w}: {v.name}": scores(jobs[v.name, w], w) for w in WORLDS for v in VARIANTS}
+    embed = find_embedder(cache=demo.out / "embeddings")
+    rows = {f"{w}: {v.name}": scores(jobs[v.name, w], w, embed) for w in WORLDS for v in VARIANTS}
     write_json(demo.out / "ablation.json", rows)
     print(markdown(rows))
 
@@ -84,10 +85,10 @@ def variant_job(demo: "Demo", variant: Variant, world: str) -> Job:
     )
 
 
-def scores(done: Job, world: str) -> dict[str, Any]:
+def scores(done: Job, world: str, embed: SentenceEmbedder) -> dict[str, Any]:
     """Percentages of one variant."""
     references = references_of(read_timelines(done.datapoints))
-    result = score(references, group_by_video(read_generated(done.out)), find_embedder())
+    result = score(references, group_by_video(read_generated(done.out)), embed)
     content = content_accuracy(result.pairs, WORLD_OBJECTS[world].content_words).f1
     return {**{c: round(result.micro[c], 1) for c in COLUMNS}, "content": round(content or 0, 1)}
 

@@ -91,7 +91,7 @@ def finish(
     steps: Steps, out: Path, data: Path, preset: Preset, preset_name: str, seed: int
 ) -> None:
     """Score, write `result.json` and the report, print the table."""
-    embed = find_embedder()
+    embed = find_embedder(cache=out / "embeddings")
     jobs = test_jobs(out, data, read_json(out / "thresholds.json")["chosen"])
     scored: dict[str, Scored] = {}
     steps.call("scoring", lambda: None, embed.name)

@@ -87,7 +87,7 @@ def sweep_threshold(steps: Steps, out: Path, data: Path, preset: Preset) -> dict
             for t in preset.thresholds
         }
         stream_jobs(list(jobs.values()))
-        embed = find_embedder()
+        embed = find_embedder(cache=out / "embeddings")
         table = {
             w: {f"{t:g}": score_job(jobs[w, t], embed) for t in preset.thresholds} for w in WORLDS
         }

@@ -34,7 +34,7 @@ LABELS = {
     "assembly": "Assembly (contingency awareness)",
     "none": "no interruption",
     "bent": "sentence bends",
-    "broken_off": "broken off",
+    "broken": "broken off",
 }
 """Names of schemes, worlds and kinds as a reader sees them; others are shown as they are."""
 

@@ -6,6 +6,14 @@ from vlm_tsi.sequence.tokens import StreamTokens
 from vlm_tsi.training.data import EpochOrder, StreamDataset, VideoFrames
 
 
+def test_a_batch_holds_samples_of_similar_length_and_each_sample_comes_once():
+    lengths = [10, 500, 12, 480, 11, 490, 13, 470]
+    order = list(EpochOrder(8, 4, seed=1, lengths=lengths))
+    assert sorted(order) == list(range(8))
+    spans = [sorted(lengths[i] for i in order[k : k + 4]) for k in (0, 4)]
+    assert sorted(spans) == [[10, 11, 12, 13], [470, 480, 490, 500]]
+
+
 def test_an_epochs_order_is_seeded_and_of_whole_batches() -> None:
     order = EpochOrder(10, 4, seed=3)
     first = list(order)

@@ -115,6 +115,17 @@ def test_what_is_said_is_a_template_whole_cut_or_bent():
             assert any(text.startswith(head) for text in full for head in heads)
 
 
+def test_the_system_text_says_what_is_named_first():
+    for clip, call in CALLS:
+        assert clip.timeline.system in STYLES
+        heads = [t.format(**call.meta["event"]) for t in STYLES[clip.timeline.system]]
+        assert any(head.startswith(" ".join(call.text.split()[:1])) for head in heads)
+        if call.meta["kind"] == "none":
+            colour, place = call.meta["event"]["colour"], call.meta["event"]["place"]
+            colour_first = call.text.index(colour) < call.text.index(place)
+            assert colour_first == ("colour first" in clip.timeline.system)
+
+
 def test_the_turn_of_a_bent_call_waits_for_the_reaction():
     for _, call in CALLS:
         if call.meta["kind"] == "bent":

@@ -56,12 +56,13 @@ def load_whole(path: Path) -> VlmTsiModel:
     if not list(path.glob("*.safetensors")):
         raise UserError(path, "holds no .safetensors file", "name a finished checkpoint")
     try:
-        model, info = VlmTsiModel.from_pretrained(
+        loaded: Any = VlmTsiModel.from_pretrained(
             path, local_files_only=True, output_loading_info=True
         )
     except (OSError, RuntimeError, ValueError, SafetensorError) as err:
         raise UserError(path, f"cannot be loaded ({err})", "name a whole checkpoint") from err
-    absent = sorted(info["missing_keys"])
+    model: VlmTsiModel = loaded[0]
+    absent = sorted(loaded[1]["missing_keys"])
     if absent:
         problem = f"{len(absent)} weights are missing, {absent[0]} first"
         raise UserError(path, problem, "train it anew or copy it again")

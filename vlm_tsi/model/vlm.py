@@ -95,7 +95,8 @@ class VlmTsiModel(PreTrainedModel):
     def embed_ids(self, ids: torch.Tensor) -> torch.Tensor:
         """Token ids [...] -> embeddings [..., D]; a frame id past the table is clamped."""
         table = self.get_input_embeddings()
-        return table(ids.clamp(max=table.weight.shape[0] - 1))
+        rows = len(table.get_parameter("weight"))
+        return table(ids.clamp(max=rows - 1))
 
     def embed(
         self, input_ids_BL: torch.Tensor, frame_mask_BL: torch.Tensor, features_FTV: torch.Tensor

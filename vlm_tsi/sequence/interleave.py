@@ -198,7 +198,7 @@ def _expand(
         if step.token_idx == 0:
             rows += _role_prefix(step, turns[step.turn_idx], tokens)
         rows.append((step.id, step.label, step.weight, step.time, -1))
-    columns = list(zip(*rows, strict=True)) or [[]] * 5
+    columns: list[tuple[float, ...]] = list(zip(*rows, strict=True)) or [()] * 5
     types = (np.int64, np.int64, np.float32, np.float64, np.int64)
     return InterleavedSequence(*(np.array(c, dtype=t) for c, t in zip(columns, types, strict=True)))
 

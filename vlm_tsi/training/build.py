@@ -110,13 +110,20 @@ def _part(name: str, part: PartConfig, auto: Any, extra: dict) -> tuple[Any, nn.
     except (OSError, ValueError) as err:
         mend = "name a folder with config.json and safetensors, or a hub name"
         raise UserError(f"{name}.path {part.path}", f"cannot be loaded ({err})", mend) from err
-    module = module.float() if part.gguf_file else module
-    if hasattr(module.config, "quantization_config"):
-        del module.config.quantization_config
+    module = _plain(module, auto) if part.gguf_file else module
     vision = getattr(module, "vision_model", None)
     if auto is AutoModel and vision is not None and hasattr(module, "text_model"):
         module = vision
     return module.config, module
+
+
+def _plain(quantized: Any, auto: Any) -> nn.Module:
+    """The same weights in fp32, in a model that does not call itself quantized."""
+    values = quantized.config.to_dict()
+    values.pop("quantization_config", None)
+    module: nn.Module = auto.from_config(type(quantized.config)(**values))
+    module.load_state_dict(quantized.state_dict())
+    return module.float()
 
 
 def lora_targets(model: VlmTsiModel) -> list[str]:

@@ -42,10 +42,13 @@ class StoreFrames:
 
     def __init__(self, store: FeatureStore) -> None:
         self.store = store
+        self.keys: dict[Path, str] = {}
 
     def frames(self, video: Path) -> Frames:
-        """Memory-mapped features."""
-        return self.store.get(content_key(video))
+        """Memory-mapped features; a video's content is hashed once."""
+        if video not in self.keys:
+            self.keys[video] = content_key(video)
+        return self.store.get(self.keys[video])
 
 
 class VideoFrames:
@@ -94,6 +97,11 @@ class StreamDataset(Dataset[Sample]):
                 self.left_out[f"longer than {max_positions} positions"] += 1
             else:
                 self.rows.append((sequence, video))
+
+    @property
+    def lengths(self) -> list[int]:
+        """Positions of each sample."""
+        return [len(sequence) for sequence, _ in self.rows]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -154,12 +162,16 @@ class EpochOrder(Sampler[int]):
 
     The few samples that would make a smaller last batch wait for another epoch's order:
     several processes would fill it up with repeated samples, one process would not. A set
-    smaller than one global batch is given whole.
+    smaller than one global batch is given whole. With `lengths`, the members of a global
+    batch are of similar length (less padding), while batches come in random order.
     """
 
-    def __init__(self, samples: int, batch: int, seed: int) -> None:
-        self.samples, self.seed, self.epoch = samples, seed, 0
+    def __init__(
+        self, samples: int, batch: int, seed: int, lengths: Sequence[int] | None = None
+    ) -> None:
+        self.samples, self.batch, self.seed, self.epoch = samples, batch, seed, 0
         self.length = samples // batch * batch or samples
+        self.lengths = torch.tensor(lengths) if lengths else None
 
     def set_epoch(self, epoch: int) -> None:
         """Choose an epoch's order (called by the trainer, also when it resumes)."""
@@ -170,4 +182,8 @@ class EpochOrder(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
-        yield from torch.randperm(self.samples, generator=generator)[: self.length].tolist()
+        order = torch.randperm(self.samples, generator=generator)[: self.length]
+        if self.lengths is not None and self.length >= self.batch:
+            order = order[self.lengths[order].argsort(stable=True)].view(-1, self.batch)
+            order = order[torch.randperm(len(order), generator=generator)].flatten()
+        yield from order.tolist()

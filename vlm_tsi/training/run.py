@@ -50,9 +50,11 @@ class TsiTrainer(Trainer):
         return self.accelerator.gather(total).sum() if self.args.world_size > 1 else total
 
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
-        args, dataset = self.args, train_dataset or self.train_dataset
+        args = self.args
+        dataset: Any = self.train_dataset if train_dataset is None else train_dataset
         batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-        return EpochOrder(len(dataset), batch, args.seed)
+        lengths = getattr(dataset, "lengths", None)
+        return EpochOrder(len(dataset), batch, args.seed, lengths)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
         """A step; a loss that is no number ends the run before it spoils a checkpoint."""
