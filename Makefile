@@ -45,8 +45,9 @@ weights: setup ## fetch the packaged weights into weights/ (optional, offline ev
 	@$(PY) scripts/fetch_weights.py
 
 demo: setup ## train, stream and score the small model (PRESET=full or smoke)
-	@$(PY) scripts/fetch_weights.py || \
-		echo "==> no packaged weights: the demo goes on and names the embedder it uses"
+	@$(PY) scripts/fetch_weights.py --only all-mpnet-base-v2 || { \
+		echo "==> without the paper's embedder: trying the smaller one, and saying so in the table"; \
+		$(PY) scripts/fetch_weights.py --only all-MiniLM-L6-v2; }
 	@$(PY) -m eval.demo --preset $(PRESET)
 
 ablation: setup ## train with several weights on silent frames and print their table

@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -92,9 +93,13 @@ def _in_pool(videos: Sequence[str], settings: tuple[Any, ...], workers: int) -> 
         _start(*settings)
         yield from map(_encode, videos)
         return
-    context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _start, settings) as pool:
-        yield from pool.map(_encode, videos, chunksize=4)
+    Encoder(*settings)  # a bad checkpoint is named here, not by a broken pool
+    try:
+        with ProcessPoolExecutor(workers, get_context("spawn"), _start, settings) as pool:
+            yield from pool.map(_encode, videos, chunksize=4)
+    except BrokenProcessPool as err:
+        mend = "give it fewer --workers (memory?); what is stored is kept"
+        raise UserError("--workers", "a worker process died", mend) from err
 
 
 def videos_of(timelines: Sequence[str]) -> list[str]:

@@ -43,9 +43,7 @@ def word_tokenizer(texts: Iterable[str], spec: TokenSpec) -> PreTrainedTokenizer
     tokenizer = Tokenizer(models.WordLevel(table, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<pad>"
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<pad>")
 
 
 @command

@@ -22,8 +22,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
+from vlm_tsi import worlds
 from vlm_tsi.errors import UserError, command
-from vlm_tsi.files import make_folder, write_jsonl
+from vlm_tsi.files import make_folder, read_json, write_json, write_jsonl
 from vlm_tsi.timeline import write_timelines
 from vlm_tsi.video.writer import write_mp4
 from vlm_tsi.worlds.assembly import Assembly
@@ -86,12 +87,35 @@ def build(
     _check(world, count, split, workers, fps)
     folder, began = make_folder(out), time.perf_counter()
     make_folder(folder / "videos")
+    _check_manifest(folder, {"world": world, "split": split, "seed": seed, "fps": fps}, count)
     jobs = [_job(world, folder, seed, split, index, fps) for index in range(count)]
     todo = [job for job in jobs if not job.path.exists()]
     _render_all(todo, workers, f"{world} {split}")
     seconds = time.perf_counter() - began
     _write_records(folder, jobs)
     return Built(count, len(todo), seconds)
+
+
+def _check_manifest(folder: Path, made_with: dict[str, object], count: int) -> None:
+    """Keep videos only of the same making; never shrink a split that others may be using."""
+    path, code = folder / "made.json", _code()
+    made: dict[str, object] = {**made_with, "code": code}
+    before = read_json(path) if path.is_file() else None
+    if before is not None and before["count"] > count and before["made"] == made:
+        problem, mend = f"holds {before['count']} clips already", "choose another --out"
+        raise UserError(folder, problem, mend)
+    if before is not None and before["made"] != made:
+        for video in (folder / "videos").glob("*.mp4"):
+            video.unlink()
+    write_json(path, {"made": made, "count": count})
+
+
+def _code() -> str:
+    """Digest of the code that draws and speaks."""
+    digest = hashlib.sha256()
+    for module in sorted(Path(worlds.__path__[0]).glob("*.py")):
+        digest.update(module.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _check(world: str, count: int, split: str, workers: int, fps: float) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from eval.demo_plan import PRESETS, SCHEMES, WORLDS
 from eval.demo_score import finish
 from eval.demo_steps import CORES, Steps, python, train
-from eval.demo_stream import stream_test, sweep_threshold
+from eval.demo_stream import Place, stream_test, sweep_threshold
 from vlm_tsi.errors import UserError, command
 from vlm_tsi.files import make_folder
 from vlm_tsi.scoring.embed import find_embedder
@@ -30,10 +30,14 @@ CONFIGS = Path("configs/demo")
 class Demo:
     """One run of the demo under one folder."""
 
-    def __init__(self, preset: str, out: Path, data: Path, seed: int) -> None:
+    def __init__(
+        self, preset: str, out: Path, data: Path, seed: int, encoder: Path | None = None
+    ) -> None:
         self.name, self.preset, self.seed = preset, PRESETS[preset], seed
         self.out, self.data = out, data
-        self.steps = Steps(make_folder(out), total=9)
+        self.encoder = encoder or out  # the run whose captions model and features are used
+        self.place = Place(out, data, self.encoder / "store")
+        self.steps = Steps(make_folder(out), total=9 if self.encoder == out else 7)
 
     def run(self) -> None:
         """All steps in order."""
@@ -43,9 +47,9 @@ class Demo:
         stages = [self.stage(s, 1) for s in SCHEMES]
         folders = [self.out / s for s in SCHEMES]
         self.steps.run("fine-tuning", stages, together=True, clear=folders)
-        chosen = sweep_threshold(self.steps, self.out, self.data, self.preset)
-        stream_test(self.steps, self.out, self.data, chosen)
-        finish(self.steps, self.out, self.data, self.preset, self.name, self.seed)
+        chosen = sweep_threshold(self.steps, self.place, self.preset)
+        stream_test(self.steps, self.place, chosen)
+        finish(self.steps, self.place, self.preset, self.name, self.seed)
 
     def make_data(self) -> None:
         """Videos, timelines, captions, and a tokenizer for their words."""
@@ -69,6 +73,12 @@ class Demo:
 
     def pretrain(self) -> None:
         """Captions, then features of every frame, then the turn-based base."""
+        if self.encoder == self.out:
+            self.encode()
+        self.steps.run("base", [self.stage("base", CORES)], clear=[self.out / "base"])
+
+    def encode(self) -> None:
+        """Train the encoder on captions, then keep the features of every frame."""
         self.steps.run("captions", [self.stage("captions", CORES)], clear=[self.out / "captions"])
         files = [
             str(self.data / f"{w}-{s}/timelines.jsonl")
@@ -79,7 +89,6 @@ class Demo:
         model, store = str(self.out / "captions/model"), str(self.out / "store")
         where = ("--model", model, "--store", store, "--workers", str(CORES))
         self.steps.run("features", [python(*encode, *where)])
-        self.steps.run("base", [self.stage("base", CORES)], clear=[self.out / "base"])
 
     def stage(self, name: str, processes: int) -> list[str]:
         """The command of one training stage."""
@@ -89,8 +98,8 @@ class Demo:
         if name == "captions":
             words.append(f"model.tokenizer={self.out / 'tokenizer'}")
         else:
-            base = "captions" if name == "base" else "base"
-            words += [f"model.base={self.out / base / 'model'}", f"data.store={self.out / 'store'}"]
+            base = self.encoder / "captions" if name == "base" else self.out / "base"
+            words += [f"model.base={base / 'model'}", f"data.store={self.encoder / 'store'}"]
         config = str(CONFIGS / f"{name}.yaml")
         return train(config, *words, *self.preset.stage(name), processes=processes)
 

@@ -32,6 +32,7 @@ class Variant:
     trained: str
     overrides: tuple[str, ...] = ()
     rounding: str = "accumulate"
+    eager_close: bool | None = None
 
 
 def _weights(silence: float, bridge: float) -> tuple[str, ...]:
@@ -39,11 +40,13 @@ def _weights(silence: float, bridge: float) -> tuple[str, ...]:
 
 
 VARIANTS = (
-    Variant("silence 0 (paper)", "s0", _weights(0, 0.3)),
-    Variant("silence 0.1", "s0.1", _weights(0.1, 0.3)),
-    Variant("silence 1 (demo)", "s1", _weights(1, 0.3)),
-    Variant("silence 1, no label across frames", "s1-b0", _weights(1, 0)),
-    Variant("silence 1, tokens rounded up", "s1", _weights(1, 0.3), rounding="ceil"),
+    Variant("silence 0, bridge 0 (the paper's labels)", "s0-b0", _weights(0, 0)),
+    Variant("the same, closing only at frames", "s0-b0", _weights(0, 0), eager_close=False),
+    Variant("silence 0.1, bridge 0.3", "s0.1", _weights(0.1, 0.3)),
+    Variant("silence 1, bridge 0", "s1-b0", _weights(1, 0)),
+    Variant("silence 1, bridge 0.3 (the demo's)", "s1", _weights(1, 0.3)),
+    Variant("the same, tokens rounded up", "s1", _weights(1, 0.3), rounding="ceil"),
+    Variant("the same, closing also between frames", "s1", _weights(1, 0.3), eager_close=True),
 )
 
 
@@ -74,14 +77,16 @@ def train_variant(demo: "Demo", name: str, overrides: tuple[str, ...]) -> list[s
 def variant_job(demo: "Demo", variant: Variant, world: str) -> Job:
     """Stream one variant over validation."""
     folder = demo.out / "ablation"
-    plain = job(demo.out, demo.data, world, "val", "tsi", None)
+    how = "" if variant.eager_close is None else f"-eager-{variant.eager_close}"
+    plain = job(demo.place, world, "val", "tsi", None)
     return Job(
         model=str(folder / variant.trained / "model"),
         datapoints=plain.datapoints,
-        out=str(folder / "spoken" / f"{world}-{variant.trained}-{variant.rounding}.jsonl"),
+        out=str(folder / "spoken" / f"{world}-{variant.trained}-{variant.rounding}{how}.jsonl"),
         store=plain.store,
         scheme="tsi",
         rounding=variant.rounding,
+        eager_close=variant.eager_close,
     )
 
 

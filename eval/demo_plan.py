@@ -18,7 +18,7 @@ class Preset:
     """Sizes of one preset; `overrides` are `key=value` words for each training stage."""
 
     clips: Mapping[str, Mapping[str, int]]
-    thresholds: Sequence[float] = (0.5, 0.725, 0.9)
+    thresholds: Sequence[float] = (0.3, 0.5, 0.725, 0.9, 0.97)
     overrides: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pictures: int = 3
 
@@ -30,8 +30,8 @@ class Preset:
 PRESETS = {
     "full": Preset(
         clips={
-            "signals": {"train": 1000, "val": 24, "test": 80},
-            "assembly": {"train": 700, "val": 24, "test": 80},
+            "signals": {"train": 1100, "val": 24, "test": 80},
+            "assembly": {"train": 600, "val": 16, "test": 40},
         },
     ),
     "smoke": Preset(

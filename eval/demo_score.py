@@ -7,6 +7,7 @@ Invariant: every number in them comes from the files of this run.
 
 import importlib.metadata
 import platform
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from rich.table import Table
 from data_prep.worlds import WORLDS as WORLD_OBJECTS
 from eval.demo_plan import CAPABILITY, SCHEMES, WORLDS, Preset
 from eval.demo_steps import Steps
-from eval.demo_stream import Job, spoken_by_video, test_jobs
+from eval.demo_stream import Job, Place, spoken_by_video, test_jobs
 from eval.picture import timeline_png
 from eval.report import write_report
 from eval.report_data import COLUMNS, LABELS, DemoRun, Interval, Sweep, VideoView
@@ -87,16 +88,14 @@ class Scored:
         )
 
 
-def finish(
-    steps: Steps, out: Path, data: Path, preset: Preset, preset_name: str, seed: int
-) -> None:
+def finish(steps: Steps, place: Place, preset: Preset, preset_name: str, seed: int) -> None:
     """Score, write `result.json` and the report, print the table."""
+    out = place.out
     embed = find_embedder(cache=out / "embeddings")
-    jobs = test_jobs(out, data, read_json(out / "thresholds.json")["chosen"])
-    scored: dict[str, Scored] = {}
-    steps.call("scoring", lambda: None, embed.name)
-    for world in WORLDS:
-        scored[world] = Scored(world, jobs, embed)
+    jobs = test_jobs(place, read_json(out / "thresholds.json")["chosen"])
+    began = time.monotonic()
+    scored = {world: Scored(world, jobs, embed) for world in WORLDS}
+    steps.seconds["scoring"] = round(time.monotonic() - began, 1)
     result = result_json(steps, scored, embed, out, preset_name, seed)
     write_json(out / "result.json", result)
     run = demo_run(steps, scored, embed, out, preset, result)
@@ -123,7 +122,8 @@ def result_json(
             w: {n: asdict(d) for n, d in s.differences().items()} for w, s in scored.items()
         },
         "by_kind": {w: s.kinds() for w, s in scored.items()},
-        "clips": {w: len(s.datapoints) for w, s in scored.items()},
+        "clips": {w: len({t.video_path for t in s.datapoints}) for w, s in scored.items()},
+        "datapoints": {w: len(s.datapoints) for w, s in scored.items()},
         "thresholds": read_json(out / "thresholds.json"),
         "embedder": embed.name,
         "preset": preset,

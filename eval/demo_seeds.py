@@ -1,8 +1,9 @@
-"""The demo under several training seeds, on the same videos.
+"""The demo under several training seeds, on the same videos and frame features.
 
 Input: seeds. Output: one run a seed (`<out>` for the first, `<out>-seed<k>` for the others),
 `seeds.json` in the first, and a Markdown table on the terminal. Invariant: all that changes
-from run to run is the training seed: initial weights, order of the data, every stage.
+from run to run is the seed of the base's and both fine-tunings' training (order of the data,
+LoRA weights).
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ def run_seeds(first: "Demo", seeds: Sequence[int]) -> None:
     results = {}
     for k, seed in enumerate(seeds):
         out = first.out if k == 0 else first.out.with_name(f"{first.out.name}-seed{seed}")
-        Demo(first.name, out, first.data, seed).run()
+        Demo(first.name, out, first.data, seed, encoder=first.out).run()
         results[seed] = read_json(out / "result.json")
     write_json(first.out / "seeds.json", {str(s): summary(r) for s, r in results.items()})
     print(markdown(results))

@@ -1,8 +1,9 @@
 """The demo's steps: run once, stamped, resumed.
 
 Input: a step's name, its command (or function) and the settings it depends on. Output: the
-step's files, and a stamp with its settings and seconds. Invariant: a step whose stamp holds
-the same settings is not run again; a step that fails leaves no stamp.
+step's files, and a stamp with its settings and seconds. Invariant: a step is not run again
+only if its command, its YAML, the code and all steps before it are the same; a step that
+fails leaves no stamp.
 """
 
 import hashlib
@@ -62,11 +63,13 @@ class Steps:
             with ThreadPoolExecutor(len(commands)) as pool:
                 list(pool.map(run_command, commands, logs))
 
-        self.call(name, work, [list(c) for c in commands])
+        configs = [Path(w).read_text() for c in commands for w in c if w.endswith(".yaml")]
+        self.call(name, work, [[list(c) for c in commands], configs])
 
     def call(self, name: str, work: Callable[[], None], settings: object) -> None:
         """Run a function as a step; it depends on `settings` and on the steps before."""
-        text = json.dumps([self.chain, name, settings], sort_keys=True, default=str)
+        depends = [self.chain or sources(), name, settings]
+        text = json.dumps(depends, sort_keys=True, default=str)
         self.chain = hashlib.sha256(text.encode()).hexdigest()
         stamp = self.out / ".steps" / f"{name}.json"
         if stamp.is_file() and (done := read_json(stamp))["chain"] == self.chain:
@@ -78,6 +81,14 @@ class Steps:
         work()
         self.seconds[name] = round(time.monotonic() - began, 1)
         write_json(stamp, {"chain": self.chain, "seconds": self.seconds[name]})
+
+
+def sources() -> str:
+    """Digest of the code that makes data, models and words: other code, other results."""
+    root, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
+    for path in sorted(p for room in ("vlm_tsi", "data_prep") for p in (root / room).rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def python(*words: str) -> list[str]:

@@ -21,6 +21,15 @@ from vlm_tsi.timeline import Generated, read_generated, read_timelines, write_ge
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a run's results, its videos and its frame features are."""
+
+    out: Path
+    data: Path
+    store: Path
+
+
+@dataclass(frozen=True)
 class Job:
     """One model over one split of one world."""
 
@@ -31,6 +40,7 @@ class Job:
     scheme: str
     threshold: float | None = None
     rounding: str = "accumulate"
+    eager_close: bool | None = None
 
 
 def stream_job(job: Job) -> None:
@@ -46,6 +56,7 @@ def stream_job(job: Job) -> None:
         policy=job.scheme,  # type: ignore[arg-type]
         threshold=job.threshold,
         rounding=job.rounding,  # type: ignore[arg-type]
+        eager_close=job.eager_close,
         store=job.store,
     )
     write_generated(job.out, spoken)
@@ -57,14 +68,14 @@ def stream_jobs(jobs: list[Job]) -> None:
         list(pool.map(stream_job, jobs))
 
 
-def job(out: Path, data: Path, world: str, split: str, scheme: str, threshold: float | None) -> Job:
-    """The job of one scheme on one split; `out` is the run's folder."""
+def job(place: Place, world: str, split: str, scheme: str, threshold: float | None) -> Job:
+    """The job of one scheme on one split."""
     name = f"{world}-{split}-{scheme}" + (f"-{threshold:g}" if threshold is not None else "")
     return Job(
-        model=str(out / scheme / "model"),
-        datapoints=str(data / f"{world}-{split}" / "datapoints.jsonl"),
-        out=str(out / "spoken" / f"{name}.jsonl"),
-        store=str(out / "store"),
+        model=str(place.out / scheme / "model"),
+        datapoints=str(place.data / f"{world}-{split}" / "datapoints.jsonl"),
+        out=str(place.out / "spoken" / f"{name}.jsonl"),
+        store=str(place.store),
         scheme=scheme,
         threshold=threshold,
     )
@@ -76,40 +87,49 @@ def score_job(done: Job, embed: Any) -> Mapping[str, float]:
     return score(references, group_by_video(read_generated(done.out)), embed).micro
 
 
-def sweep_threshold(steps: Steps, out: Path, data: Path, preset: Preset) -> dict[str, float]:
+def sweep_threshold(steps: Steps, place: Place, preset: Preset) -> dict[str, float]:
     """The baseline's best threshold for each world, by TRACE on validation."""
-    target = out / "thresholds.json"
+    target = place.out / "thresholds.json"
 
     def work() -> None:
         jobs = {
-            (w, t): job(out, data, w, "val", "turn_based", t)
-            for w in WORLDS
-            for t in preset.thresholds
+            (w, t): job(place, w, "val", "turn_based", t) for w in WORLDS for t in preset.thresholds
         }
         stream_jobs(list(jobs.values()))
-        embed = find_embedder(cache=out / "embeddings")
+        embed = find_embedder(cache=place.out / "embeddings")
         table = {
             w: {f"{t:g}": score_job(jobs[w, t], embed) for t in preset.thresholds} for w in WORLDS
         }
         best = {w: max(table[w], key=lambda t: table[w][t]["trace"]) for w in WORLDS}
         write_json(target, {"sweep": table, "chosen": {w: float(t) for w, t in best.items()}})
 
-    steps.call("thresholds", work, list(preset.thresholds))
+    steps.call("thresholds", work, [list(preset.thresholds), find_embedder().name])
     return read_json(target)["chosen"]
 
 
-def test_jobs(out: Path, data: Path, chosen: dict[str, float]) -> dict[tuple[str, str], Job]:
+def test_jobs(place: Place, chosen: dict[str, float]) -> dict[tuple[str, str], Job]:
     """(world, scheme) -> job on the held-out clips."""
     return {
-        (w, s): job(out, data, w, "test", s, chosen[w] if s == "turn_based" else None)
+        (w, s): job(place, w, "test", s, chosen[w] if s == "turn_based" else None)
         for w in WORLDS
         for s in SCHEMES
     }
 
 
-def stream_test(steps: Steps, out: Path, data: Path, chosen: dict[str, float]) -> None:
+def shown(done: Job) -> str:
+    """The command that does a job alone."""
+    threshold = f" --threshold {done.threshold:g}" if done.threshold is not None else ""
+    out = Path(done.out).with_suffix("")
+    return (
+        f"python infer_stream.py --timeline {done.datapoints} --model {done.model} "
+        f"--store {done.store} --policy {done.scheme}{threshold} --out {out}"
+    )
+
+
+def stream_test(steps: Steps, place: Place, chosen: dict[str, float]) -> None:
     """Stream the held-out clips with both schemes."""
-    jobs = list(test_jobs(out, data, chosen).values())
+    jobs = list(test_jobs(place, chosen).values())
+    steps.commands += [shown(j) for j in jobs]
     steps.call("streaming", lambda: stream_jobs(jobs), chosen)
 
 

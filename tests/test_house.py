@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = [
-    *("help", "setup", "dev", "test", "weights", "demo", "ablation"),
+    *("help", "setup", "dev", "test", "weights", "demo", "ablation", "seeds"),
     *("lint", "format", "typecheck", "imports", "check", "clean"),
 ]
 PYTHON = """#!/usr/bin/env bash

@@ -18,6 +18,10 @@ class UserError(Exception):
         self.thing, self.problem, self.mend = str(thing), problem, mend
         super().__init__(" ".join(f"{thing}: {problem}; {mend}".split()))
 
+    def __reduce__(self) -> tuple[type["UserError"], tuple[str, str, str]]:
+        """Travel whole from a worker process to its parent."""
+        return UserError, (self.thing, self.problem, self.mend)
+
 
 def os_error(path: str | Path, err: OSError) -> UserError:
     """Turn a failed file operation into a line with its mend."""

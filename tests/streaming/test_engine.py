@@ -19,7 +19,7 @@ from tests.streaming.scripted import (
     frame,
     run,
 )
-from vlm_tsi.streaming.engine import PREFILL, StreamEngine
+from vlm_tsi.streaming.engine import PREFILL, StreamEngine, StreamFrame
 from vlm_tsi.streaming.events import Closed, Opened, Token
 from vlm_tsi.streaming.policy import Tsi, TurnBased
 
@@ -147,35 +147,47 @@ def test_eager_close_reads_eos_without_waiting_for_a_frame():
     assert model.fed == [FRAME, ASSISTANT, 7, FRAME + 1, 8, FRAME + 2]
 
 
-def test_hearing_closes_and_inserts_at_its_time():
+def test_what_is_heard_in_silence_is_fed_at_its_time():
     engine, model, events = run([BOS, 7], frames=1)
     assert closings(events) == [("stream_end", 0.5)]
-    engine.step(frame(1))
     model.answer = [EOS]
-    heard = engine.hear("user", [9, 10], 0.8, opens=True)
-    assert heard == []
+    engine.hear("user", [9, 10], opens=True)
     engine.step(frame(2))
     assert model.fed[-4:] == [USER, 9, 10, FRAME + 2]
 
 
-def test_hearing_takes_the_floor_from_a_speaking_model():
-    model = ScriptedModel([BOS, 7, 8])
+def test_what_is_heard_while_the_model_speaks_waits_for_the_floor_as_in_training():
+    model = ScriptedModel([BOS, 7, EOS, EOS])
     engine = StreamEngine(model, None, Tsi(TOKENS), tokens_per_second=2, frame_gap=0.5)
     engine.step(frame(0))
-    assert engine.speaking
-    assert engine.hear("user", [9], 0.4, opens=True) == [Closed(0.4, 0.5, 0, "bos", False)]
-    assert not engine.speaking
+    engine.hear("user", [9], opens=True)
+    assert engine.speaking and 9 not in model.fed
+    assert [type(e) for e in engine.step(frame(1))] == [Closed]
+    engine.step(frame(2))
+    assert model.fed == [FRAME, ASSISTANT, 7, FRAME + 1, USER, 9, FRAME + 2]
+
+
+def test_a_gap_without_frames_leaves_no_backlog_to_rattle_off():
+    model = ScriptedModel([BOS, 7, 7, 7, 7, 7, 7])
+    engine = StreamEngine(model, None, Tsi(TOKENS), tokens_per_second=2.5, frame_gap=0.5)
+    at = [
+        len(said([engine.step(StreamFrame(t, i, frame(i).features_TV))]))
+        for i, t in enumerate((0.0, 0.5, 4.0, 4.5))
+    ]
+    assert max(at) <= 2
+    assert sum(at) == 5
 
 
 def test_a_turn_that_goes_on_after_the_model_spoke_is_named_again():
     model = ScriptedModel([BOS, 7, EOS])
     engine = StreamEngine(model, None, Tsi(TOKENS), tokens_per_second=2, frame_gap=0.5)
-    engine.hear("user", [9], 0.0, opens=True)
-    engine.hear("user", [10], 0.1, opens=False)
+    engine.hear("user", [9], opens=True)
+    engine.hear("user", [10], opens=False)
     engine.step(frame(0))
-    engine.hear("user", [11], 0.4, opens=False)
+    engine.step(frame(1))
+    engine.hear("user", [11], opens=False)
     engine.settle()
-    assert model.fed == [USER, 9, 10, FRAME, ASSISTANT, 7, USER, 11]
+    assert model.fed == [USER, 9, 10, FRAME, ASSISTANT, 7, FRAME + 1, USER, 11]
 
 
 def test_turn_based_says_all_at_the_trigger_frame_and_estimates_the_end():

@@ -102,12 +102,19 @@ def test_our_own_turns_inside_the_window_are_not_told():
     assert context_of(datapoint(*CONTEXT)) == [CONTEXT[1]]
 
 
-def test_a_user_mid_stream_enters_at_their_time_and_takes_the_floor():
+def test_a_user_mid_stream_is_heard_when_the_model_has_finished():
     mid = Utterance("user", "nine", 5.6, 5.9)
     model, recorder = stream(datapoint(SCORED, mid), answer=endless)
+    assert 9 not in model.fed, "the model never yields the floor here"
+    model, _ = stream(datapoint(SCORED, mid), answer=lambda fed: EOS)
     at = model.fed.index(9)
-    assert model.fed[at - 3 : at + 2] == [FRAME + 11, 7, USER, 9, FRAME + 12]
-    assert [g.closed_by for g in recorder.finished] == ["bos", "stream_end"]
+    assert model.fed[at - 2 : at + 2] == [FRAME + 11, USER, 9, FRAME + 12]
+
+
+def test_a_user_turn_is_heard_even_if_it_is_marked_eval():
+    mid = Utterance("user", "nine", 5.6, 5.9, eval=True)
+    model, _ = stream(datapoint(SCORED, mid), answer=lambda fed: EOS)
+    assert 9 in model.fed
 
 
 def test_an_utterance_open_at_the_windows_end_is_closed_there():

@@ -73,7 +73,7 @@ def test_teacher_forced_replay_gives_the_training_logits(model, scheme, seed):
             engine.watch(StreamFrame(step.time, step.frame_idx, features[step.frame_idx]))
         else:
             role, opens = turns[step.turn_idx].role, step.token_idx == 0
-            engine.hear(role, [step.id], step.time, opens=opens)
+            engine.hear(role, [step.id], opens=opens)
         torch.testing.assert_close(engine._run(), expected[engine.positions - 1], atol=1e-4, rtol=0)
     assert engine.positions == len(row)
 

@@ -23,6 +23,8 @@ class VlmTsiConfig(PretrainedConfig):
         fps: frames a second the model was trained at.
         scheme: `tsi` or `turn_based`, what the weights were trained for last.
         tokens_per_second: speech rate; the paper's is 150 words/min x 1.3 tokens/word.
+        eager_close: look for EOS after every token, not only where a frame or another
+            token follows; right for weights that never learnt EOS on silent frames.
         silence_threshold: turn-based policy's threshold on the silence token.
         stream_tokens: `StreamTokens.to_dict()`.
     """
@@ -45,6 +47,7 @@ class VlmTsiConfig(PretrainedConfig):
     scheme: str = "tsi"
     tokens_per_second: float = 150 * 1.3 / 60
     silence_threshold: float = 0.725
+    eager_close: bool = False
     stream_tokens: dict[str, Any] | None = None
     tie_word_embeddings: bool = False
 

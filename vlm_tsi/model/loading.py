@@ -91,6 +91,7 @@ def _load_adapter(path: Path, base: str | Path | None) -> Any:
     named = base or read_json(path / "adapter_config.json").get("base_model_name_or_path")
     base_path = find_base(path, named)
     model = load_model(base_path)
+    model.untie()  # as it was when the adapter was made
     config = path / "config.json"
     if config.is_file():
         check_architecture(path)
@@ -125,13 +126,21 @@ def save_checkpoint(
     """Write a model (whole or adapter), its config, tokenizer and notes, whole or not at all.
 
     An existing folder of that name is replaced only once the new one is complete.
+
+    Raises:
+        UserError: the folder cannot be written (a full disk, no permission).
     """
     aside = folder.with_name(f".{folder.name}.new")
     _remove(aside)
-    model.save_pretrained(aside)
-    config.save_pretrained(aside)
-    tokenizer.save_pretrained(aside)
-    (aside / "training.json").write_text(json.dumps(notes, indent=2) + "\n")
+    try:
+        model.save_pretrained(aside)
+        config.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+        (aside / "training.json").write_text(json.dumps(notes, indent=2) + "\n")
+    except (OSError, SafetensorError) as err:
+        _remove(aside)
+        mend = "free space or choose another run.out, then go on with run.resume=true"
+        raise UserError(folder, f"cannot be written ({err})", mend) from err
     old = folder.with_name(f".{folder.name}.old")
     _remove(old)
     if folder.exists():

@@ -83,6 +83,18 @@ class VlmTsiModel(PreTrainedModel):
         """The output head."""
         return self.language_model.get_output_embeddings()
 
+    def untie(self) -> None:
+        """Give the output head weights of its own.
+
+        LoRA adapts the head; merged into a head that is tied to the embeddings it would
+        change those as well.
+        """
+        head, table = self.get_output_embeddings(), self.get_input_embeddings()
+        if head.weight is table.weight:
+            head.weight = nn.Parameter(table.weight.detach().clone())
+        self.language_model.config.tie_word_embeddings = False
+        self.config.text_config.tie_word_embeddings = False
+
     def encode_pixels(self, pixels_FHWC: torch.Tensor) -> torch.Tensor:
         """Frames uint8 [F, H, W, 3] -> vision features [F, T, D_vision]."""
         return self.encoder(pixels_FHWC.to(self.device))

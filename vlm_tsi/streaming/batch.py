@@ -284,7 +284,7 @@ def stream_datapoints(
     threshold: float | None = None,
     fps: float | None = None,
     rounding: Rounding = "accumulate",
-    eager_close: bool = False,
+    eager_close: bool | None = None,
     max_tokens: int = 128,
     temperature: float = 0.0,
     seed: int = 0,

@@ -92,7 +92,7 @@ def _add_decoding(group: Any) -> None:
     group.add_argument("--rounding", choices=get_args(Rounding), default="accumulate",
                        help="tokens a frame: by speech time, or rounded up")  # fmt: skip
     group.add_argument("--max-tokens", type=int, default=128, help="longest utterance")
-    group.add_argument("--eager-close", action="store_true",
+    group.add_argument("--eager-close", action=argparse.BooleanOptionalAction,
                        help="let a sentence end before the next frame is seen")  # fmt: skip
 
 

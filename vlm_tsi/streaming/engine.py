@@ -57,10 +57,14 @@ class StreamFrame:
 
 @dataclass(slots=True)
 class _Speech:
-    """The utterance under way: when it opened, how many tokens, until when they last."""
+    """The utterance under way: when it opened, how many tokens, until when they last.
+
+    `clock` is the speech time (s) that had passed at the latest frame.
+    """
 
     utterance_idx: int
     opened: float
+    clock: float
     spoken: int = 0
     until: float = 0.0
 
@@ -104,6 +108,8 @@ class StreamEngine:
         self._utterances = 0
         self._until = 0.0
         self._floor: str | None = None
+        self._waiting: list[tuple[str, Sequence[int], bool]] = []
+        self._last_frame: float | None = None
 
     @property
     def _rounded_up(self) -> int:
@@ -133,31 +139,44 @@ class StreamEngine:
         """Append a frame without a decision (context)."""
         self._append(self.model.embed_frames(frame.features_TV[None]))
 
-    def hear(self, role: str, ids: Sequence[int], time: float, *, opens: bool) -> list[Event]:
-        """Another speaker's tokens (or our own, teacher-forced) arrive at `time`.
+    def hear(self, role: str, ids: Sequence[int], *, opens: bool) -> None:
+        """Another speaker's tokens (or our own, teacher-forced) arrive.
 
         `opens` marks the first tokens of a turn, before which the role prefix is fed; it is
-        fed again where a turn goes on after the model has spoken into it. If the model is
-        speaking, it yields the floor.
+        fed again where a turn goes on after the model has spoken into it. While the model is
+        speaking they wait for the end of its utterance: speakers hold the floor one after
+        the other, as in training (`sequence.turns.take_floor`).
         """
-        events = self._close("bos", time)
+        if self.speaking:
+            self._waiting.append((role, ids, opens))
+            return
         if opens or self._floor != role:
             self.feed_ids(self.model.tokens.prefixes[role])
         self._floor = role
         self.feed_ids(ids)
-        return events
 
     def step(self, frame: StreamFrame) -> list[Event]:
         """See a frame, decide, and say what fits before the next one."""
         self.watch(frame)
+        self._pass_time(frame.time)
         decision = self.policy.at_frame(self._run(), self.speaking)
         if decision.act == "wait":
             return []
         if decision.act == "open":
             opened = self._open(frame)
-            room = max(1, self._room(frame.time))
+            room = max(1, self._room())
             return opened + self._speak(self.policy.at_token(self._run()), room, frame)
-        return self._speak(decision, self._room(frame.time), frame)
+        return self._speak(decision, self._room(), frame)
+
+    def _pass_time(self, time: float) -> None:
+        """Count the time since the last frame as speech time, up to one frame gap.
+
+        A longer gap (dropped frames, a variable rate) leaves no backlog to be rattled off.
+        """
+        passed = self.gap if self._last_frame is None else time - self._last_frame
+        if self._speech is not None:
+            self._speech.clock += min(passed, self.gap)
+        self._last_frame = time
 
     def _speak(self, decision: Decision, room: int, frame: StreamFrame) -> list[Event]:
         """Carry out `decision` and those that follow while `room` tokens fit.
@@ -205,20 +224,20 @@ class StreamEngine:
         assert self._logits is not None, "nothing has been fed yet"
         return self._logits
 
-    def _room(self, frame_time: float) -> int:
+    def _room(self) -> int:
         """How many tokens fit between this frame and the next."""
         if self.policy.pauses_world:
             return self.max_tokens
         if self.rounding == "ceil":
             return self._rounded_up
         assert self._speech is not None
-        elapsed = frame_time + self.gap - self._speech.opened
-        return math.floor(elapsed * self.rate + 1e-9) - self._speech.spoken
+        fit = math.floor((self._speech.clock + self.gap) * self.rate + 1e-9)
+        return fit - self._speech.spoken
 
     def _open(self, frame: StreamFrame) -> list[Event]:
         events = self._close("bos", frame.time)
         start = frame.time if self.policy.pauses_world else max(frame.time, self._until)
-        self._speech = _Speech(self._utterances, start, until=start)
+        self._speech = _Speech(self._utterances, start, frame.time - start, until=start)
         self._utterances += 1
         self._floor = "assistant"
         self.feed_ids(self.model.tokens.prefixes["assistant"])
@@ -243,6 +262,9 @@ class StreamEngine:
         speech, self._speech = self._speech, None
         if speech is None:
             return []
+        waiting, self._waiting = self._waiting, []
+        for role, ids, opens in waiting:
+            self.hear(role, ids, opens=opens)
         estimated = self.policy.pauses_world
         return [
             Closed(max(time, speech.opened), speech.until, speech.utterance_idx, how, estimated)

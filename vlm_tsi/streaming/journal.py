@@ -5,12 +5,14 @@ of the same kind. Invariant: only what was written under the same fingerprint (m
 settings, timelines) is believed; a line torn by the break is left out.
 """
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from vlm_tsi.errors import os_error
+from vlm_tsi.files import write_jsonl
 
 
 class Journal:
@@ -26,12 +28,11 @@ class Journal:
 
     def _rewrite(self, fingerprint: str) -> None:
         records = [{"fingerprint": fingerprint}, *self.results.values()]
+        write_jsonl(self.path, records)
         try:
-            self._file = self.path.open("w", encoding="utf-8")
+            self._file = self.path.open("a", encoding="utf-8")
         except OSError as err:
             raise os_error(self.path, err) from err
-        for record in records:
-            self._write(record)
 
     def add(self, result: dict[str, Any]) -> None:
         """Keep one result (it has a `video_id`)."""
@@ -47,7 +48,8 @@ class Journal:
 
     def close(self) -> None:
         """No more to add. Whoever has written the run's output removes the file."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk has been reported by `add`
+            self._file.close()
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -158,9 +158,10 @@ class _Stream:
 
     def step(self, frame: Frame, lines: list[str]) -> None:
         with self.result.log.step():
-            events = [e for line in lines for e in self._hear(line, frame.time)]
+            for line in lines:
+                self._hear(line, frame.time)
             features_TV = encode_frames(self.model, [frame])[0]
-            events += self.engine.step(StreamFrame(frame.time, frame.idx, features_TV))
+            events = self.engine.step(StreamFrame(frame.time, frame.idx, features_TV))
         self.result.frames += 1
         self.result.positions = self.engine.positions
         self._tell(events)
@@ -169,10 +170,10 @@ class _Stream:
     def end(self) -> None:
         self._tell(self.engine.finish(self.result.seconds))
 
-    def _hear(self, line: str, time: float) -> list[Event]:
+    def _hear(self, line: str, time: float) -> None:
         self.result.heard.append((time, line))
         self.watcher.heard(time, line)
-        return self.engine.hear("user", self.encode(" " + line), time, opens=True)
+        self.engine.hear("user", self.encode(" " + line), opens=True)
 
     def _tell(self, events: list[Event]) -> None:
         recorder = self.result.recorder

@@ -13,7 +13,7 @@ first scored utterance begins, which is also where training puts its BOS.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +28,7 @@ from vlm_tsi.streaming.engine import StreamEngine, StreamFrame
 from vlm_tsi.streaming.events import Event
 from vlm_tsi.streaming.policy import Policy
 from vlm_tsi.streaming.record import Recorder
-from vlm_tsi.timeline import Timeline, Utterance
+from vlm_tsi.timeline import Timeline, Utterance, Word
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,31 @@ def _checked_window(timeline: Timeline) -> tuple[float, float]:
 def context_of(timeline: Timeline) -> list[Utterance]:
     """What the model is told: its own turns from before the window, and all of others'.
 
-    Scored turns are never told, nor are our own that begin inside the window.
+    Our scored turns are never told, nor are our own from inside the window; one that runs on
+    into it is cut there (Eq. 4).
     """
     start = evaluation_window(timeline)[0]
-    return [
-        u for u in timeline.utterances if not u.eval and (u.role != "assistant" or u.start < start)
-    ]
+    others = [u for u in timeline.utterances if u.role != "assistant"]
+    ours = [u for u in timeline.utterances if u.role == "assistant" and not u.eval]
+    told = [_cut(u, start) for u in ours if u.start < start]
+    return sorted([*others, *told], key=lambda u: u.start)
+
+
+def _cut(utterance: Utterance, end: float) -> Utterance:
+    """The words of an utterance that begin before `end` (s); its first word at least."""
+    if utterance.end <= end:
+        return utterance
+    words = [w for w in utterance.words if w.start < end]
+    text = " ".join(w.text for w in words)
+    if not utterance.words:
+        spoken = utterance.text.split()
+        share = (end - utterance.start) / (utterance.end - utterance.start)
+        text = " ".join(spoken[: max(1, math.ceil(share * len(spoken)))])
+    return replace(utterance, text=text, end=end, words=tuple(_ended(w, end) for w in words))
+
+
+def _ended(word: Word, end: float) -> Word:
+    return replace(word, end=min(word.end, end))
 
 
 def stream_timeline(
@@ -136,7 +155,7 @@ def stream_timeline(
         if step.frame_idx < 0:
             turn = turns[step.turn_idx]
             opens = step.token_idx == 0
-            _record(engine.hear(turn.role, [step.id], step.time, opens=opens), recorder, on_event)
+            engine.hear(turn.role, [step.id], opens=opens)
             continue
         frame = StreamFrame(step.time, step.frame_idx, features_FTV[step.frame_idx])
         if step.frame_idx < first:

@@ -39,7 +39,7 @@ class StreamSettings:
     seed: int = 0
     rounding: Rounding = "accumulate"
     max_tokens: int = 128
-    eager_close: bool = False
+    eager_close: bool | None = None
 
     def __post_init__(self) -> None:
         _check("policy", self.policy, self.policy in (None, *get_args(SchemeName)),
@@ -67,6 +67,7 @@ def resolved(settings: StreamSettings, config: Any) -> StreamSettings:
         policy=settings.policy or config.scheme,
         threshold=config.silence_threshold if settings.threshold is None else settings.threshold,
         fps=settings.fps or config.fps,
+        eager_close=config.eager_close if settings.eager_close is None else settings.eager_close,
     )
 
 
@@ -80,7 +81,7 @@ def decoding_for(settings: StreamSettings, model: Any, name: str) -> Decoding:
         frame_gap=1 / chosen.fps,
         rounding=chosen.rounding,
         max_tokens=chosen.max_tokens,
-        eager_close=chosen.eager_close,
+        eager_close=bool(chosen.eager_close),
     )
 
 

@@ -40,8 +40,11 @@ def build(config: TrainConfig) -> Built:
     else:
         model, tokenizer = new_model(config.model)
     model.config.scheme, model.config.fps = config.scheme.name, config.data.fps
+    model.config.eager_close = config.scheme.name == "tsi" and not config.scheme.silence_weight
     model.requires_grad_(True)
     model.encoder.requires_grad_(config.model.train_vision)
+    if config.lora.rank:
+        model.untie()
     trained = add_lora(model, config.lora, config.model.base) if config.lora.rank else model
     return Built(model, trained, tokenizer)
 

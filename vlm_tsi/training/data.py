@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, Sampler
 
+from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_jsonl
 from vlm_tsi.sequence.collate import Sample
 from vlm_tsi.sequence.interleave import InterleavedSequence, Scheme, interleave
@@ -135,7 +136,8 @@ class CaptionDataset(Dataset[Sample]):
         self.pixels: list[torch.Tensor] = []
         self.captions: list[str] = []
         for path in paths:
-            for _, record in list(read_jsonl(path))[:limit]:
+            for number, record in list(read_jsonl(path))[:limit]:
+                _check_caption(record, f"{path}:{number}")
                 self._add(Path(path).parent / record["video_path"], record, fps, size)
 
     def _add(self, video: Path, record: dict, fps: float, size: int) -> None:
@@ -155,6 +157,15 @@ class CaptionDataset(Dataset[Sample]):
         caption = Utterance("assistant", self.captions[index], 0.0, 0.0)
         sequence = interleave([caption], [0.0], self.tokens, self.encode, Scheme(name="turn_based"))
         return Sample(sequence, pixels_FHWC=self.pixels[index][None])
+
+
+def _check_caption(record: dict, where: str) -> None:
+    for name in ("video_path", "times", "captions"):
+        if name not in record:
+            raise UserError(where, f"{name} is missing", f"add {name}")
+    if len(record["times"]) != len(record["captions"]):
+        problem = f"{len(record['times'])} times for {len(record['captions'])} captions"
+        raise UserError(where, problem, "give each caption its time (s)")
 
 
 class EpochOrder(Sampler[int]):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from random import Random
 
 from vlm_tsi.timeline import Timeline, Utterance
-from vlm_tsi.worlds.base import COLOURS, FPS, LATENCY, PLACE_WORDS, PLACES, Clip
+from vlm_tsi.worlds.base import COLOURS, FPS, LATENCY, PLACE_NAMES, PLACES, Clip
 from vlm_tsi.worlds.bench import REST, SLOTS, Bench, Carry, Move, Part
 from vlm_tsi.worlds.datapoints import mark_eval
 from vlm_tsi.worlds.speech import break_off, pace, say, text_of
@@ -66,7 +66,7 @@ class Assembly:
     content_words: Mapping[str, frozenset[str]] = {
         "colour": frozenset(COLOURS),
         "kind": frozenset(KINDS),
-        "place": PLACE_WORDS,
+        "place": PLACE_NAMES,
     }
 
     def clip(self, seed: int, video_id: str) -> Clip:

@@ -19,7 +19,7 @@ FPS = 8.0
 SIZE = 128
 PLACES = ("top left", "top right", "centre", "bottom left", "bottom right")
 CENTRES = ((28, 28), (100, 28), (64, 64), (28, 100), (100, 100))  # x, y in pixels
-PLACE_WORDS = frozenset(" ".join(PLACES).split())
+PLACE_NAMES = frozenset(PLACES)  # whole: "top left" for "top right" is wrong, not half right
 COLOURS = {
     "red": (225, 30, 30),
     "green": (25, 190, 45),

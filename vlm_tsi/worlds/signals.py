@@ -25,7 +25,7 @@ from vlm_tsi.worlds.base import (
     CENTRES,
     COLOURS,
     LATENCY,
-    PLACE_WORDS,
+    PLACE_NAMES,
     PLACES,
     Clip,
     Frame_HWC,
@@ -108,7 +108,7 @@ class Signals:
     name = "signals"
     content_words: Mapping[str, frozenset[str]] = {
         "colour": frozenset(COLOURS),
-        "place": PLACE_WORDS,
+        "place": PLACE_NAMES,
     }
 
     def clip(self, seed: int, video_id: str) -> Clip:
