@@ -49,6 +49,7 @@ demo: setup ## train, stream and score the small model (PRESET=full or smoke)
 		echo "==> without the paper's embedder: trying the smaller one, and saying so in the table"; \
 		$(PY) scripts/fetch_weights.py --only all-MiniLM-L6-v2; }
 	@$(PY) -m eval.demo --preset $(PRESET)
+	@$(PY) scripts/check_result.py $(if $(filter full,$(PRESET)),runs/demo,runs/$(PRESET))
 
 ablation: setup ## train with several weights on silent frames and print their table
 	@$(PY) -m eval.demo --ablation

@@ -51,7 +51,7 @@ class Encoder:
 
     def encode(self, video: str) -> Outcome:
         """Store one video's features."""
-        from vlm_tsi.streaming.frames import stored_frames
+        from vlm_tsi.model.frames import stored_frames
         from vlm_tsi.video.features import content_key
 
         try:

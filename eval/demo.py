@@ -44,12 +44,16 @@ class Demo:
         find_embedder()  # better no embedder now than after the training
         self.make_data()
         self.pretrain()
-        stages = [self.stage(s, 1) for s in SCHEMES]
-        folders = [self.out / s for s in SCHEMES]
-        self.steps.run("fine-tuning", stages, together=True, clear=folders)
+        self.fine_tune()
         chosen = sweep_threshold(self.steps, self.place, self.preset)
         stream_test(self.steps, self.place, chosen)
         finish(self.steps, self.place, self.preset, self.name, self.seed)
+
+    def fine_tune(self) -> None:
+        """Both schemes from the same base, side by side."""
+        stages = [self.stage(s, 1) for s in SCHEMES]
+        folders = [self.out / s for s in SCHEMES]
+        self.steps.run("fine-tuning", stages, together=True, clear=folders)
 
     def make_data(self) -> None:
         """Videos, timelines, captions, and a tokenizer for their words."""

@@ -43,10 +43,9 @@ VARIANTS = (
     Variant("silence 0, bridge 0 (the paper's labels)", "s0-b0", _weights(0, 0)),
     Variant("the same, closing only at frames", "s0-b0", _weights(0, 0), eager_close=False),
     Variant("silence 0.1, bridge 0.3", "s0.1", _weights(0.1, 0.3)),
-    Variant("silence 1, bridge 0", "s1-b0", _weights(1, 0)),
-    Variant("silence 1, bridge 0.3 (the demo's)", "s1", _weights(1, 0.3)),
-    Variant("the same, tokens rounded up", "s1", _weights(1, 0.3), rounding="ceil"),
-    Variant("the same, closing also between frames", "s1", _weights(1, 0.3), eager_close=True),
+    Variant("silence 1, bridge 0.3 (the demo's)", "demo"),
+    Variant("the same, tokens rounded up", "demo", rounding="ceil"),
+    Variant("the same, closing also between frames", "demo", eager_close=True),
 )
 
 
@@ -54,7 +53,8 @@ def ablate(demo: "Demo") -> None:
     """Train and stream every variant; print and keep the table."""
     demo.make_data()
     demo.pretrain()
-    trained = {v.trained: v.overrides for v in VARIANTS}
+    demo.fine_tune()
+    trained = {v.trained: v.overrides for v in VARIANTS if v.trained != "demo"}
     names = list(trained)
     for i in range(0, len(names), CORES):
         some = names[i : i + CORES]
@@ -80,7 +80,7 @@ def variant_job(demo: "Demo", variant: Variant, world: str) -> Job:
     how = "" if variant.eager_close is None else f"-eager-{variant.eager_close}"
     plain = job(demo.place, world, "val", "tsi", None)
     return Job(
-        model=str(folder / variant.trained / "model"),
+        model=plain.model if variant.trained == "demo" else str(folder / variant.trained / "model"),
         datapoints=plain.datapoints,
         out=str(folder / "spoken" / f"{world}-{variant.trained}-{variant.rounding}{how}.jsonl"),
         store=plain.store,

@@ -9,8 +9,8 @@ import torch
 from data_prep.encode_frames import encode, main, videos_of
 from tests.tiny import save_tiny, tiny_video
 from vlm_tsi.model.fingerprint import encoder_key
+from vlm_tsi.model.frames import encode_video
 from vlm_tsi.model.loading import load_checkpoint
-from vlm_tsi.streaming.frames import encode_video
 from vlm_tsi.timeline import Timeline, write_timelines
 from vlm_tsi.video.features import FeatureStore, content_key
 

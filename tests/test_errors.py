@@ -100,3 +100,11 @@ def test_a_real_command_ends_with_one_line() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "error: no-such.jsonl: No such file or directory; check the path\n"
+
+
+def test_a_users_error_travels_between_processes():
+    import pickle
+
+    error = UserError("a.mp4", "is empty", "record it again")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) and again.mend == error.mend

@@ -24,7 +24,8 @@ case "$*" in
   "-c import sys"*) exit "${OLD:-0}" ;;
   "-m venv"*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
   *"pip --no-input install"*) exit "${PIP:-0}" ;;
-  scripts/fetch_weights.py) exit "${WEIGHTS:-0}" ;;
+  "scripts/fetch_weights.py --only all-mpnet-base-v2") exit "${MPNET:-0}" ;;
+  scripts/fetch_weights.py*) exit "${WEIGHTS:-0}" ;;
 esac
 """
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
@@ -122,11 +123,15 @@ def test_an_old_or_missing_python_is_told_in_one_line(house: House) -> None:
 
 
 @needs_make
-def test_the_demo_goes_on_without_weights(house: House) -> None:
-    done = house.make("demo", "PRESET=smoke", WEIGHTS="2")
-    assert done.returncode == 0
-    assert "no packaged weights" in done.stdout
-    assert house.calls().endswith("-m eval.demo --preset smoke\n")
+def test_the_demo_goes_on_with_the_smaller_embedder_and_stops_without_any(house: House) -> None:
+    done = house.make("demo", "PRESET=smoke", MPNET="2")
+    assert done.returncode == 0, done.stderr
+    assert "trying the smaller one" in done.stdout
+    calls = house.calls()
+    assert "-m eval.demo --preset smoke\n" in calls
+    assert calls.endswith("scripts/check_result.py runs/smoke\n")
+    assert house.make("demo", MPNET="2", WEIGHTS="2").returncode != 0
+    assert "eval.demo" not in house.calls()
     assert house.make("weights", WEIGHTS="2").returncode != 0
     assert house.make("ablation").returncode == 0
     assert house.calls().endswith("-m eval.demo --ablation\n")

@@ -123,7 +123,7 @@ def test_a_store_is_filled_and_used(house, tmp_path, monkeypatch):
     words += ["--store", tmp_path / "store"]
     assert infer(*words, "--out", tmp_path / "a") == 0
     assert len(list(tmp_path.glob("store/*/*/*.feat"))) == 2
-    monkeypatch.setattr("vlm_tsi.streaming.frames.encode_video", None)
+    monkeypatch.setattr("vlm_tsi.model.frames.encode_video", None)
     assert infer(*words, "--out", tmp_path / "b") == 0
     said = [(tmp_path / n / "utterances.jsonl").read_bytes() for n in "ab"]
     assert said[0] == said[1] != b""

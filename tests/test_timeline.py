@@ -53,6 +53,10 @@ BAD = {
     "unknown role": (with_turn(role="narrator"), "role"),
     "eval is not a bool": (with_turn(eval="yes"), "eval"),
     "word reversed": (with_turn(words=[{"text": "w", "start": 2, "end": 1}]), "end"),
+    "words out of order": (
+        with_turn(words=[{"text": "b", "start": 2, "end": 3}, {"text": "a", "start": 1, "end": 2}]),
+        "words[1].start",
+    ),
     "unknown field": (with_turn(colour="red"), "colour"),
     "no duration": ({k: v for k, v in GOOD.items() if k != "duration"}, "duration"),
     "negative duration": ({**GOOD, "duration": -1}, "duration"),

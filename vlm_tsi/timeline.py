@@ -58,6 +58,9 @@ class Utterance:
             raise _Bad("eval", self.eval, "use true or false")
         _check_text(self.text)
         _check_span(self.start, self.end)
+        for i in range(1, len(self.words)):
+            if self.words[i].start < self.words[i - 1].start:
+                raise _Bad(f"words[{i}].start", self.words[i].start, "sort words by start")
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,3 +186,34 @@ def test_an_encoders_key_names_weights_and_settings(base: Path) -> None:
     with torch.no_grad():
         next(model.encoder.parameters()).add_(1.0)
     assert key != encoder_key(model, 2.0)
+
+
+def test_lora_on_a_tied_head_streams_the_model_that_was_trained(tmp_path):
+    """Merged into a tied head, LoRA would change the input embeddings as well."""
+    import torch
+    from transformers import LlamaConfig
+
+    from tests.tiny import tiny_model, tiny_tokenizer
+    from vlm_tsi.config import LoraSettings
+    from vlm_tsi.model.config import VlmTsiConfig
+    from vlm_tsi.model.vlm import VlmTsiModel
+    from vlm_tsi.training.build import add_lora
+
+    config = tiny_model(tiny_tokenizer(["a", "b"]), tokens_per_frame=1).config.to_dict()
+    config["text_config"] = {**config["text_config"], "tie_word_embeddings": True}
+    torch.manual_seed(0)
+    model = VlmTsiModel(VlmTsiConfig(**config)).eval()
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    assert isinstance(model.language_model.config, LlamaConfig)
+    model.untie()
+    trained = add_lora(model, LoraSettings(rank=4, alpha=8), None).eval()
+    for name, parameter in trained.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    ids, mask = torch.arange(1, 6)[None], torch.zeros(1, 5, dtype=torch.bool)
+    mask[0, 0] = True
+    pixels = torch.zeros(1, model.config.frame_size, model.config.frame_size, 3, dtype=torch.uint8)
+    with torch.no_grad():
+        before = trained(input_ids=ids, frame_mask=mask, pixels=pixels).logits
+        after = trained.merge_and_unload()(input_ids=ids, frame_mask=mask, pixels=pixels).logits
+    torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)

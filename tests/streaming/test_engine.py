@@ -167,6 +167,21 @@ def test_what_is_heard_while_the_model_speaks_waits_for_the_floor_as_in_training
     assert model.fed == [FRAME, ASSISTANT, 7, FRAME + 1, USER, 9, FRAME + 2]
 
 
+@pytest.mark.parametrize("policy", [Tsi(TOKENS), TurnBased(TOKENS)])
+def test_onset_moves_the_start_within_the_gap_and_no_token_count(policy):
+    answers = [BOS, 7, 7, 7, EOS, EOS, EOS]
+    starts, counts = [], []
+    for onset in (0.0, 0.5):
+        engine = StreamEngine(
+            ScriptedModel(answers), None, policy, tokens_per_second=2.5, frame_gap=0.5, onset=onset
+        )
+        events = [e for i in range(6) for e in engine.step(frame(i))]
+        starts.append(next(e.time for e in events if isinstance(e, Opened)))
+        counts.append(sum(isinstance(e, Token) for e in events))
+    assert starts[1] == starts[0] + 0.25
+    assert counts[0] == counts[1] > 0
+
+
 def test_a_gap_without_frames_leaves_no_backlog_to_rattle_off():
     model = ScriptedModel([BOS, 7, 7, 7, 7, 7, 7])
     engine = StreamEngine(model, None, Tsi(TOKENS), tokens_per_second=2.5, frame_gap=0.5)

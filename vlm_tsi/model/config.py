@@ -25,6 +25,8 @@ class VlmTsiConfig(PretrainedConfig):
         tokens_per_second: speech rate; the paper's is 150 words/min x 1.3 tokens/word.
         eager_close: look for EOS after every token, not only where a frame or another
             token follows; right for weights that never learnt EOS on silent frames.
+        onset: where in the gap after its frame an utterance begins, from 0 to 1; 0 is the
+            released code's way, 0.5 the middle of where training places starts.
         silence_threshold: turn-based policy's threshold on the silence token.
         stream_tokens: `StreamTokens.to_dict()`.
     """
@@ -48,6 +50,7 @@ class VlmTsiConfig(PretrainedConfig):
     tokens_per_second: float = 150 * 1.3 / 60
     silence_threshold: float = 0.725
     eager_close: bool = False
+    onset: float = 0.5
     stream_tokens: dict[str, Any] | None = None
     tie_word_embeddings: bool = False
 

@@ -89,11 +89,13 @@ class VlmTsiModel(PreTrainedModel):
         LoRA adapts the head; merged into a head that is tied to the embeddings it would
         change those as well.
         """
-        head, table = self.get_output_embeddings(), self.get_input_embeddings()
+        head: Any = self.get_output_embeddings()
+        table: Any = self.get_input_embeddings()
         if head.weight is table.weight:
             head.weight = nn.Parameter(table.weight.detach().clone())
-        self.language_model.config.tie_word_embeddings = False
-        self.config.text_config.tie_word_embeddings = False
+        configs: tuple[Any, ...] = (self.language_model.config, self.config.text_config)
+        for config in configs:
+            config.tie_word_embeddings = False
 
     def encode_pixels(self, pixels_FHWC: torch.Tensor) -> torch.Tensor:
         """Frames uint8 [F, H, W, 3] -> vision features [F, T, D_vision]."""

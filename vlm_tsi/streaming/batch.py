@@ -22,11 +22,11 @@ import torch
 
 from vlm_tsi.errors import UserError
 from vlm_tsi.model.fingerprint import encoder_key
+from vlm_tsi.model.frames import Frames, encode_video, stored_frames
 from vlm_tsi.model.loading import Loaded, load_checkpoint
 from vlm_tsi.quiet import quiet_libraries
 from vlm_tsi.sequence.tokens import encoder
 from vlm_tsi.streaming.clock import LatencyLog
-from vlm_tsi.streaming.frames import Frames, encode_video, stored_frames
 from vlm_tsi.streaming.journal import Journal, fingerprint_of
 from vlm_tsi.streaming.protocol import evaluation_window, stream_timeline
 from vlm_tsi.streaming.settings import Rounding, SchemeName, StreamSettings, decoding_for, resolved

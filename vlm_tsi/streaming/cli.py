@@ -92,6 +92,8 @@ def _add_decoding(group: Any) -> None:
     group.add_argument("--rounding", choices=get_args(Rounding), default="accumulate",
                        help="tokens a frame: by speech time, or rounded up")  # fmt: skip
     group.add_argument("--max-tokens", type=int, default=128, help="longest utterance")
+    group.add_argument("--onset", type=float,
+                       help="start this share of a gap after the frame (0: with it)")  # fmt: skip
     group.add_argument("--eager-close", action=argparse.BooleanOptionalAction,
                        help="let a sentence end before the next frame is seen")  # fmt: skip
 
@@ -102,7 +104,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     settings = StreamSettings(
         policy=args.policy, threshold=args.threshold, fps=args.fps, system=args.system,
         temperature=args.temperature, seed=args.seed, rounding=args.rounding,
-        max_tokens=args.max_tokens, eager_close=args.eager_close,
+        max_tokens=args.max_tokens, eager_close=args.eager_close, onset=args.onset,
     )  # fmt: skip
     if args.timeline:
         return _run_timeline(args, settings)
@@ -178,6 +180,8 @@ def _check_annotate(args: argparse.Namespace) -> None:
     target = Path(args.annotate)
     if target.suffix.lower() != ".mp4":
         raise UserError(target, "not an .mp4 path", "end the name in .mp4")
+    if target.exists() and Path(args.video).exists() and target.samefile(args.video):
+        raise UserError(target, "is the video itself", "name another file")
     writable_folder(target.parent)
 
 

@@ -81,6 +81,9 @@ class StreamEngine:
         rounding: `accumulate` hands tokens out by accumulated speech time; `ceil` rounds
             up at each frame, as the released code does.
         max_tokens: an utterance that reaches this length is closed with `limit`.
+        onset: where between a frame and the next an utterance begins to be said, from 0 (with
+            the frame) to 1. Training puts BOS on the last frame before the start, so the
+            start lies on average half a gap behind that frame.
         eager_close: look for EOS or BOS also after the last token that fits before the next
             frame; otherwise that waits for the frame, as does the next token.
     """
@@ -96,11 +99,12 @@ class StreamEngine:
         rounding: Literal["accumulate", "ceil"] = "accumulate",
         max_tokens: int = 128,
         eager_close: bool = False,
+        onset: float = 0.0,
     ) -> None:
         self.model, self.cache, self.policy = model, cache, policy
         self.rate, self.gap = tokens_per_second, frame_gap
         self.rounding, self.max_tokens = rounding, max_tokens
-        self.eager_close = eager_close
+        self.eager_close, self.onset = eager_close, onset * frame_gap
         self.positions = 0
         self._pending: list[torch.Tensor] = []
         self._logits: torch.Tensor | None = None
@@ -236,8 +240,9 @@ class StreamEngine:
 
     def _open(self, frame: StreamFrame) -> list[Event]:
         events = self._close("bos", frame.time)
-        start = frame.time if self.policy.pauses_world else max(frame.time, self._until)
-        self._speech = _Speech(self._utterances, start, frame.time - start, until=start)
+        begin = frame.time + self.onset
+        start = begin if self.policy.pauses_world else max(begin, self._until)
+        self._speech = _Speech(self._utterances, start, begin - start, until=start)
         self._utterances += 1
         self._floor = "assistant"
         self.feed_ids(self.model.tokens.prefixes["assistant"])

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from vlm_tsi.model.frames import encode_frames
 from vlm_tsi.model.loading import Loaded
 from vlm_tsi.sequence.tokens import encoder
 from vlm_tsi.streaming.batch import text_of
 from vlm_tsi.streaming.clock import LatencyLog, RealClock, paced
 from vlm_tsi.streaming.engine import StreamEngine, StreamFrame
 from vlm_tsi.streaming.events import Event
-from vlm_tsi.streaming.frames import encode_frames
 from vlm_tsi.streaming.newest import Newest
 from vlm_tsi.streaming.protocol import new_engine
 from vlm_tsi.streaming.record import Recorder

@@ -41,6 +41,7 @@ class Decoding:
     rounding: Literal["accumulate", "ceil"] = "accumulate"
     max_tokens: int = 128
     eager_close: bool = False
+    onset: float = 0.0
 
 
 def new_engine(model: Any, decoding: Decoding) -> StreamEngine:
@@ -55,6 +56,7 @@ def new_engine(model: Any, decoding: Decoding) -> StreamEngine:
         rounding=decoding.rounding,
         max_tokens=decoding.max_tokens,
         eager_close=decoding.eager_close,
+        onset=decoding.onset,
     )
 
 

@@ -28,7 +28,7 @@ class StreamSettings:
         fps: frames a second that the model sees.
         system: text given before anything happens (None: the timeline's own, or nothing).
         temperature: 0 takes the likeliest token; above, tokens are drawn with `seed`.
-        rounding, max_tokens, eager_close: see `StreamEngine`.
+        rounding, max_tokens, eager_close, onset: see `StreamEngine`.
     """
 
     policy: SchemeName | None = None
@@ -40,6 +40,7 @@ class StreamSettings:
     rounding: Rounding = "accumulate"
     max_tokens: int = 128
     eager_close: bool | None = None
+    onset: float | None = None
 
     def __post_init__(self) -> None:
         _check("policy", self.policy, self.policy in (None, *get_args(SchemeName)),
@@ -52,6 +53,8 @@ class StreamSettings:
         _check("temperature", self.temperature, is_warm, "use 0 (the likeliest token) or more")
         _check("rounding", self.rounding, self.rounding in get_args(Rounding),
                f"use one of {', '.join(get_args(Rounding))}")  # fmt: skip
+        in_gap = self.onset is None or 0 <= self.onset <= 1
+        _check("onset", self.onset, in_gap, "use a share of the frame gap from 0 to 1")
         _check("max-tokens", self.max_tokens, self.max_tokens >= 1, "use 1 or more")
 
 
@@ -68,6 +71,7 @@ def resolved(settings: StreamSettings, config: Any) -> StreamSettings:
         threshold=config.silence_threshold if settings.threshold is None else settings.threshold,
         fps=settings.fps or config.fps,
         eager_close=config.eager_close if settings.eager_close is None else settings.eager_close,
+        onset=config.onset if settings.onset is None else settings.onset,
     )
 
 
@@ -82,6 +86,7 @@ def decoding_for(settings: StreamSettings, model: Any, name: str) -> Decoding:
         rounding=chosen.rounding,
         max_tokens=chosen.max_tokens,
         eager_close=bool(chosen.eager_close),
+        onset=chosen.onset or 0.0,
     )
 
 

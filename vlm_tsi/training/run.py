@@ -175,6 +175,8 @@ def _check_reporter(config: TrainConfig) -> None:
             mend = "pip install vlm-tsi[track], or set run.report_to=none"
             raise UserError("run.report_to", "wandb is not installed", mend) from err
         os.environ.setdefault("WANDB_PROJECT", "vlm-tsi")
+        if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
+            os.environ.setdefault("WANDB_MODE", "offline")  # never a question in mid-run
 
 
 def _check_inputs(config: TrainConfig) -> None:
