@@ -55,14 +55,13 @@ TIMES = GRID | st.floats(0, 6, allow_nan=False).map(lambda t: round(t, 3))
 @st.composite
 def timed_words(draw: st.DrawFn, first: int, count: int) -> list[Word]:
     """One or two tokens a word, at free (also overlapping) times."""
-    words, at = [], 0
+    texts, at = [], 0
     while at < count:
         size = min(draw(st.integers(1, 2)), count - at)
-        start, end = sorted((draw(TIMES), draw(TIMES)))
-        text = " ".join(f"w{first + at + i}" for i in range(size))
-        words.append(Word(text, start, end))
+        texts.append(" ".join(f"w{first + at + i}" for i in range(size)))
         at += size
-    return words
+    spans = sorted(sorted((draw(TIMES), draw(TIMES))) for _ in texts)
+    return [Word(text, start, end) for text, (start, end) in zip(texts, spans, strict=True)]
 
 
 @st.composite
