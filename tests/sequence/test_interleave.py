@@ -163,11 +163,12 @@ def test_nothing_is_dropped(c: Case) -> None:
 
 @MANY
 @given(cases())
-def test_every_word_of_the_assistant_is_a_target_at_most_once(c: Case) -> None:
-    """Exactly once in turns, or where a bridge carries it over a frame."""
+def test_every_word_of_the_assistant_is_a_target_once_and_over_a_frame_twice(c: Case) -> None:
+    """At most once (in turns exactly once); a bridge adds the token before the frame."""
     targets = [i for i in c.build().labels_L.tolist() if i >= 100]
     wanted = [i for u in c.utterances if u.role == "assistant" for i in encode(u.text)]
-    assert len(set(targets)) == len(targets) and set(targets) <= set(wanted)
+    most = 2 if c.scheme.bridge_weight else 1
+    assert all(targets.count(i) <= most for i in targets) and set(targets) <= set(wanted)
     if c.scheme.name == "turn_based":
         assert sorted(targets) == sorted(wanted)
 
