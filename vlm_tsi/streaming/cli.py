@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, get_args
 
 from vlm_tsi.errors import UserError
+from vlm_tsi.files import writable_folder
 from vlm_tsi.model.loading import Loaded
 from vlm_tsi.sequence.interleave import SchemeName
 from vlm_tsi.streaming.batch import Source, load, run_datapoints
@@ -24,7 +25,6 @@ from vlm_tsi.streaming.outputs import (
     batch_lines,
     live_lines,
     settings_facts,
-    writable_folder,
     write_batch,
     write_live,
 )

@@ -5,30 +5,18 @@ Input: a `LiveResult`, or the results of a file of datapoints. Output: `utteranc
 whole or not at all; whatever went wrong is in `run.json` and on stderr.
 """
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vlm_tsi.errors import os_error
-from vlm_tsi.files import make_folder, write_json, write_text
+from vlm_tsi.files import write_json, write_text
 from vlm_tsi.streaming.batch import Streamed
 from vlm_tsi.streaming.clock import LatencyLog, LatencySummary
 from vlm_tsi.streaming.live import LiveResult, latency_at
 from vlm_tsi.streaming.settings import StreamSettings
 from vlm_tsi.streaming.subtitles import to_srt, to_vtt
 from vlm_tsi.timeline import write_generated
-
-
-def writable_folder(path: str | Path) -> Path:
-    """Create a folder and make sure, before the work, that its files can be written."""
-    folder = make_folder(path)
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError as err:
-        raise os_error(folder, err) from err
 
 
 def write_live(folder: Path, result: LiveResult, about: dict[str, Any]) -> list[Path]:
