@@ -86,7 +86,8 @@ class Steps:
 def sources() -> str:
     """Digest of the code that makes data, models and words: other code, other results."""
     root, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
-    for path in sorted(p for room in ("vlm_tsi", "data_prep") for p in (root / room).rglob("*.py")):
+    commands = [root / "data_prep" / f"{n}.py" for n in ("worlds", "tokenizer", "encode_frames")]
+    for path in sorted([*(root / "vlm_tsi").rglob("*.py"), *commands]):
         digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
     return digest.hexdigest()
 

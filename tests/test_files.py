@@ -213,3 +213,17 @@ def test_bad_json_names_its_line(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no\.txt: No such file or directory; check the path"):
         read_text(tmp_path / "no.txt")
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
+    (tmp_path / ".out.abcd1234.json").write_text("half")
+    (tmp_path / ".other.abcd1234.json").write_text("not ours")
+    write_json(tmp_path / "out.json", 1)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".other.abcd1234.json", "out.json"]
+
+
+def test_a_living_writers_file_is_left_alone(tmp_path):
+    with atomic_path(tmp_path / "out.json") as temp:
+        write_json(tmp_path / "out.json", 1)
+        temp.write_text("2")
+    assert (tmp_path / "out.json").read_text() == "2"

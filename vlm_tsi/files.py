@@ -6,6 +6,8 @@ behind and raises a UserError that names the path.
 """
 
 import contextlib
+import fcntl
+import glob
 import json
 import os
 import tempfile
@@ -38,17 +40,17 @@ def writable_folder(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, with its suffix; rename it on success."""
+    """Yield a temporary path beside `path`, with its suffix; rename it on success.
+
+    What a killed process left behind for the same path is removed: a living writer holds a
+    lock on its temporary file.
+    """
     target = Path(path)
     make_folder(target.parent)
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.stem[:40]}.", suffix=target.suffix, dir=target.parent
-        )
-        os.close(handle)
+        handle, temp = _locked_temp(target)
     except OSError as err:
         raise os_error(target, err) from err
-    temp = Path(name)
     try:
         yield temp
         temp.chmod(0o666 & ~_umask())
@@ -57,6 +59,31 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         raise os_error(target, err) from err
     finally:
         temp.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _locked_temp(target: Path) -> tuple[int, Path]:
+    """A new temporary file for a target, locked as long as its handle is open."""
+    prefix = f".{target.stem[:40]}."
+    for old in target.parent.glob(f"{glob.escape(prefix)}????????{glob.escape(target.suffix)}"):
+        _remove_stale(old)
+    while True:
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=target.suffix, dir=target.parent)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(name):  # else another writer took it for a stale one
+            return handle, Path(name)
+        os.close(handle)
+
+
+def _remove_stale(temp: Path) -> None:
+    """Remove a temporary file that no living process holds."""
+    with contextlib.suppress(OSError):
+        handle = os.open(temp, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            temp.unlink()
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

@@ -1,0 +1,1 @@
+"""What every data-prep step shares: counting, running many tasks, options."""

@@ -1,0 +1,248 @@
+"""Many independent tasks: side by side, resumable, shared between processes and machines.
+
+Input: tasks (a name, the file each one leaves, a payload) and a function of the payload.
+Output: what each task left, in the order of the tasks.
+Invariant: a task's file appears whole or not at all, is made once however many processes
+share the folder, and does not depend on the number of workers; one task's failure is its own
+line, not a stop, and is tried again by the next run.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from rich.console import Console
+from rich.progress import track
+
+from data_prep.common.options import Options
+from vlm_tsi.errors import UserError, os_error
+from vlm_tsi.files import make_folder, read_json, write_json
+
+MADE_BY = "made_by"
+In = TypeVar("In")
+Out = TypeVar("Out")
+Handle = TypeVar("Handle")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One piece of work.
+
+    Attributes:
+        name: what progress and reports call it.
+        path: the JSON file that it leaves.
+        payload: what the function is given (must pickle).
+    """
+
+    name: str
+    path: Path
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a task.
+
+    Attributes:
+        task: which.
+        state: `done` now, `kept` from before, or `failed` (`busy` never leaves this module).
+        result: the JSON object that it left; None where it failed.
+        problem: why it failed.
+    """
+
+    task: Task
+    state: Literal["done", "kept", "failed", "busy"]
+    result: dict[str, Any] | None = None
+    problem: str = ""
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    work: Callable[[Any], dict[str, Any]],
+    options: Options,
+    settings: Mapping[str, Any],
+    *,
+    title: str,
+    gpus: float = 0,
+) -> list[Outcome]:
+    """Do every task that is not done yet, and give all results in order.
+
+    Args:
+        tasks: each with a path of its own.
+        work: payload -> JSON object; a module-level function (or a frozen dataclass with
+            `__call__`). A UserError or OSError in it fails its task alone.
+        options: workers, executor, resume.
+        settings: what the results depend on; a file of other settings is made again.
+        title: stands beside the progress bar.
+        gpus: for Ray: accelerators (or a share of one) that each task takes.
+    """
+    assert len({t.path for t in tasks}) == len(tasks), "two tasks leave the same file"
+    job = partial(_do, work, settings_key(settings), options.resume)
+    run = partial(map_tasks, options=options, gpus=gpus)
+    outcomes = {t.path: o for t, o in zip(tasks, run(job, tasks, title=title), strict=True)}
+    elsewhere = [t for t in tasks if outcomes[t.path].state == "busy"]
+    waiting = run(partial(job, wait=True), elsewhere, title="waiting for other processes")
+    outcomes |= {o.task.path: o for o in waiting}
+    return [outcomes[t.path] for t in tasks]
+
+
+def settings_key(settings: Mapping[str, Any]) -> str:
+    """Short digest of the settings that results depend on."""
+    text = json.dumps(settings, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _do(
+    work: Callable[[Any], dict[str, Any]], key: str, resume: bool, task: Task, wait: bool = False
+) -> Outcome:
+    """Do one task, in whichever process this is; `busy` if another process has it."""
+    began = time.time()
+    try:
+        with claimed(task.path, wait=wait) as mine:
+            if not mine:
+                return Outcome(task, "busy")
+            kept = _finished(task.path, key, since=None if resume or wait else began)
+            if kept is not None:
+                return Outcome(task, "kept", kept)
+            result = work(task.payload)
+            write_json(task.path, {**result, MADE_BY: key})
+            return Outcome(task, "done", result)
+    except UserError as err:
+        return Outcome(task, "failed", problem=str(err))
+    except OSError as err:
+        problem = str(os_error(err.filename or task.name, err))
+        return Outcome(task, "failed", problem=problem)
+
+
+def _finished(path: Path, key: str, since: float | None) -> dict[str, Any] | None:
+    """What the file holds, if these settings made it (`since`: while we waited for it)."""
+    if not path.is_file() or (since is not None and path.stat().st_mtime < since):
+        return None
+    try:
+        record = read_json(path)
+    except UserError:  # a file from elsewhere: make it again
+        return None
+    if not isinstance(record, dict) or record.pop(MADE_BY, None) != key:
+        return None
+    return record
+
+
+@contextlib.contextmanager
+def claimed(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Whether this process has a file's claim; a claim dies with its process."""
+    claim = make_folder(path.parent) / f".{path.name}.claim"
+    while True:
+        with claim.open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            if not _is_at(claim, handle.fileno()):  # its holder has just removed it
+                continue
+            try:
+                yield True
+            finally:
+                claim.unlink(missing_ok=True)
+            return
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the path still names the open file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def map_tasks(
+    work: Callable[[In], Out],
+    items: Sequence[In],
+    options: Options,
+    *,
+    title: str,
+    gpus: float = 0,
+) -> Iterator[Out]:
+    """`map` over processes or Ray, in order, with a progress bar.
+
+    With one local worker it runs in this process. Raises UserError where a worker dies.
+    """
+    if options.executor == "ray":
+        done = _on_ray(work, items, options.workers, gpus)
+    elif options.workers == 1:
+        done = map(work, items)
+    else:
+        done = _on_processes(work, items, options.workers)
+    console = Console(stderr=True)
+    return iter(track(done, title, total=len(items), console=console, disable=not items))
+
+
+def _on_processes(work: Callable[[In], Out], items: Iterable[In], workers: int) -> Iterator[Out]:
+    try:
+        with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
+            yield from _windowed(
+                lambda item: pool.submit(work, item), Future.result, items, 4 * workers
+            )
+    except BrokenProcessPool as err:
+        mend = "give it fewer --workers (memory?), then --resume; what is finished is kept"
+        raise UserError("--workers", "a worker process died", mend) from err
+
+
+def _one_thread() -> None:
+    """Many processes share the cores: each takes one."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _on_ray(
+    work: Callable[[In], Out], items: Iterable[In], workers: int, gpus: float
+) -> Iterator[Out]:
+    try:
+        import ray
+    except ImportError as err:
+        mend = "pip install 'vlm-tsi[cluster]', or leave the option out"
+        raise UserError("--executor ray", "Ray is not installed", mend) from err
+    address = os.environ.get("RAY_ADDRESS")
+    ours = not ray.is_initialized()
+    if ours:
+        size = {} if address else {"num_cpus": workers}
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, **size)
+    try:
+        remote = ray.remote(num_cpus=1, num_gpus=gpus)(_call)
+        yield from _windowed(partial(remote.remote, work), ray.get, items, 4 * workers)
+    except ray.exceptions.WorkerCrashedError as err:
+        raise UserError("--executor ray", "a worker died", "rerun with --resume") from err
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _call(work: Callable[[In], Out], item: In) -> Out:
+    return work(item)
+
+
+def _windowed(
+    submit: Callable[[In], Handle],
+    result: Callable[[Handle], Out],
+    items: Iterable[In],
+    ahead: int,
+) -> Iterator[Out]:
+    """Results in order, with at most `ahead` items under way."""
+    waiting: deque[Handle] = deque()
+    for item in items:
+        waiting.append(submit(item))
+        if len(waiting) >= ahead:
+            yield result(waiting.popleft())
+    while waiting:
+        yield result(waiting.popleft())

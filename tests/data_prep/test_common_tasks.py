@@ -1,0 +1,132 @@
+"""Tasks: once each, in order, resumable, shared."""
+
+import json
+import multiprocessing as mp
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from data_prep.common.options import Options
+from data_prep.common.tasks import Task, run_tasks
+from vlm_tsi.errors import UserError
+
+
+def double(payload):
+    if payload.get("log"):
+        with open(payload["log"], "a") as log:
+            log.write(f"{payload['n']}\n")
+    time.sleep(payload.get("sleep", 0))
+    if payload["n"] < 0:
+        raise UserError("n", f"is {payload['n']}", "give 0 or more")
+    return {"twice": 2 * payload["n"]}
+
+
+def tasks(folder, count=5, **payload):
+    return [Task(f"t{n}", Path(folder) / f"{n}.json", {"n": n, **payload}) for n in range(count)]
+
+
+def files_of(folder):
+    return {p.name: p.read_bytes() for p in sorted(Path(folder).iterdir())}
+
+
+def run(folder, options=None, settings=None, **payload):
+    made = tasks(folder, **payload)
+    return run_tasks(made, double, options or Options(), settings or {}, title="doubling")
+
+
+def test_results_come_in_the_order_of_the_tasks(tmp_path):
+    outcomes = run(tmp_path)
+    assert [o.result for o in outcomes] == [{"twice": 2 * n} for n in range(5)]
+    assert {o.state for o in outcomes} == {"done"}
+
+
+def test_two_workers_leave_the_same_bytes_as_one(tmp_path):
+    run(tmp_path / "one")
+    run(tmp_path / "two", Options(workers=2))
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+
+
+def test_resume_keeps_what_is_finished_and_does_the_rest(tmp_path):
+    log = tmp_path / "log"
+    run(tmp_path / "out", count=3, log=str(log))
+    outcomes = run(tmp_path / "out", Options(resume=True), count=5, log=str(log))
+    assert [o.state for o in outcomes] == ["kept"] * 3 + ["done"] * 2
+    assert log.read_text().split() == list("01234")
+
+
+def test_without_resume_everything_is_done_again(tmp_path):
+    run(tmp_path)
+    assert {o.state for o in run(tmp_path)} == {"done"}
+
+
+def test_other_settings_are_not_resumed(tmp_path):
+    run(tmp_path, settings={"fps": 2})
+    again = run(tmp_path, Options(resume=True), settings={"fps": 4})
+    assert {o.state for o in again} == {"done"}
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[]", '{"twice": 1}'])
+def test_a_broken_or_foreign_file_is_made_again(tmp_path, broken):
+    run(tmp_path)
+    (tmp_path / "2.json").write_text(broken)
+    states = [o.state for o in run(tmp_path, Options(resume=True))]
+    assert states == ["kept", "kept", "done", "kept", "kept"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_failure_is_its_own_line_and_is_tried_again(tmp_path, workers):
+    made = [Task(str(n), tmp_path / f"{n}.json", {"n": n}) for n in (1, -1, 2)]
+    outcomes = run_tasks(made, double, Options(workers=workers), {}, title="doubling")
+    assert [o.state for o in outcomes] == ["done", "failed", "done"]
+    assert outcomes[1].problem == "n: is -1; give 0 or more"
+    assert not (tmp_path / "-1.json").exists()
+
+
+def share(folder, log):
+    run(folder, Options(resume=True), count=6, sleep=0.05, log=log)
+
+
+def test_processes_that_share_a_folder_do_each_task_once(tmp_path):
+    log = tmp_path / "log"
+    context = mp.get_context("spawn")
+    several = [context.Process(target=share, args=(tmp_path / "out", str(log))) for _ in range(3)]
+    for process in several:
+        process.start()
+    for process in several:
+        process.join()
+        assert process.exitcode == 0
+    assert sorted(log.read_text().split()) == list("012345")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [f"{n}.json" for n in range(6)]
+
+
+def test_killed_and_resumed_leaves_the_same_bytes(tmp_path):
+    run(tmp_path / "whole", count=6)
+    log = tmp_path / "log"
+    process = mp.get_context("spawn").Process(target=share, args=(tmp_path / "cut", str(log)))
+    process.start()
+    while not log.exists() or len(log.read_text().split()) < 3:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert len(json.loads((tmp_path / "cut/0.json").read_text())) == 2
+    run(tmp_path / "cut", Options(resume=True), count=6)
+    assert files_of(tmp_path / "whole") == files_of(tmp_path / "cut")
+
+
+def die(payload):
+    os._exit(1)
+
+
+def test_a_dead_worker_is_named_with_the_mend(tmp_path):
+    with pytest.raises(UserError, match="a worker process died; give it fewer --workers"):
+        run_tasks(tasks(tmp_path), die, Options(workers=2), {}, title="dying")
+
+
+def test_ray_gives_the_same_bytes(tmp_path):
+    pytest.importorskip("ray", reason="Ray (extra `cluster`) is not installed")
+    run(tmp_path / "one")
+    run(tmp_path / "ray", Options(workers=2, executor="ray"))
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "ray")
