@@ -33,7 +33,6 @@ from vlm_tsi.files import make_folder, read_json, write_json
 MADE_BY = "made_by"
 In = TypeVar("In")
 Out = TypeVar("Out")
-Handle = TypeVar("Handle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +215,10 @@ def _on_ray(
     address = os.environ.get("RAY_ADDRESS")
     ours = not ray.is_initialized()
     if ours:
-        size = {} if address else {"num_cpus": workers}
+        size: dict[str, int] = {} if address else {"num_cpus": workers}
         ray.init(address=address, include_dashboard=False, log_to_driver=False, **size)
     try:
-        remote = ray.remote(num_cpus=1, num_gpus=gpus)(_call)
+        remote: Any = ray.remote(num_cpus=1, num_gpus=gpus)(_call)
         yield from _windowed(partial(remote.remote, work), ray.get, items, 4 * workers)
     except ray.exceptions.WorkerCrashedError as err:
         raise UserError("--executor ray", "a worker died", "rerun with --resume") from err
@@ -233,13 +232,13 @@ def _call(work: Callable[[In], Out], item: In) -> Out:
 
 
 def _windowed(
-    submit: Callable[[In], Handle],
-    result: Callable[[Handle], Out],
-    items: Iterable[In],
+    submit: Callable[[Any], Any],
+    result: Callable[[Any], Out],
+    items: Iterable[Any],
     ahead: int,
 ) -> Iterator[Out]:
     """Results in order, with at most `ahead` items under way."""
-    waiting: deque[Handle] = deque()
+    waiting: deque[Any] = deque()
     for item in items:
         waiting.append(submit(item))
         if len(waiting) >= ahead:
