@@ -215,8 +215,8 @@ def _on_ray(
     address = os.environ.get("RAY_ADDRESS")
     ours = not ray.is_initialized()
     if ours:
-        size: dict[str, int] = {} if address else {"num_cpus": workers}
-        ray.init(address=address, include_dashboard=False, log_to_driver=False, **size)
+        cpus = None if address else workers
+        ray.init(address=address, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
     try:
         remote: Any = ray.remote(num_cpus=1, num_gpus=gpus)(_call)
         yield from _windowed(partial(remote.remote, work), ray.get, items, 4 * workers)
@@ -233,10 +233,10 @@ def _call(work: Callable[[In], Out], item: In) -> Out:
 
 def _windowed(
     submit: Callable[[Any], Any],
-    result: Callable[[Any], Out],
+    result: Callable[[Any], Any],
     items: Iterable[Any],
     ahead: int,
-) -> Iterator[Out]:
+) -> Iterator[Any]:
     """Results in order, with at most `ahead` items under way."""
     waiting: deque[Any] = deque()
     for item in items:
