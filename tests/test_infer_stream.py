@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,21 @@ def test_bad_input_is_one_line_and_exit_2(case, house, tmp_path, capsys):
     assert (code, shown.out) == (2, "")
     lines = shown.err.splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: ") and named in lines[0]
+
+
+def test_a_bad_window_fails_its_datapoint_alone(house, tmp_path, capsys):
+    bad = [replace(point(k), video_id=f"bad{k}", meta={"window": w}) for k, w in enumerate(BAD)]
+    write_timelines(house / "windows.jsonl", [point(0), *bad, point(3)])
+    out = tmp_path / "out"
+    code = infer("--timeline", house / "windows.jsonl", "--model", house / "model", "--out", out)
+    failed = json.loads((out / "run.json").read_text())["failed"]
+    assert code == 0 and [f["video_id"] for f in failed] == [f"bad{k}" for k in range(len(BAD))]
+    assert all(f"{f['video_id']}: meta.window is" in f["error"] for f in failed)
+    assert "bad0: meta.window is [2.0, 1.0]" in capsys.readouterr().err
+    assert {g.video_id for g in read_generated(out / "utterances.jsonl")} <= {"p0", "p3"}
+
+
+BAD = ([2.0, 1.0], [1.0], "all", [-1, 2], [1, None], {"start": 1})
 
 
 def test_workers_name_a_bad_model(house, tmp_path, capfd):

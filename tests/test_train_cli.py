@@ -28,7 +28,7 @@ def train(words: list[str], launcher: tuple[str, ...] = (), **env: str) -> subpr
     return subprocess.Popen(
         [sys.executable, *launcher, str(ROOT / "train.py"), *words],
         cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1", **env},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
 
@@ -116,6 +116,24 @@ def test_two_processes_train_as_one(lessons: Lessons, tmp_path: Path) -> None:
     ]
     assert curves[0] == pytest.approx(curves[1], abs=1e-4)
     assert furthest(weights(tmp_path / "one/model"), weights(tmp_path / "two/model")) < 1e-4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_under_two_processes_saves_once(
+    lessons: Lessons, tmp_path: Path, number: int
+) -> None:
+    """The terminal tells all processes, and the launcher tells its workers again."""
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+    words = lessons.words(tmp_path, optim__batch_size=2, optim__max_steps=5000)
+    process = train(words, launcher, ACCELERATE_USE_CPU="true", PYTHONUNBUFFERED="1")
+    deadline = time.monotonic() + 240
+    assert process.stderr is not None
+    while not (line := process.stderr.readline()).startswith("step 2/"):
+        assert line and time.monotonic() < deadline
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    out, _ = process.communicate(timeout=240)
+    assert out.count("interrupted: checkpoint saved") == 1
+    assert len(list(tmp_path.glob("checkpoint-*/trainer_state.json"))) == 1
 
 
 def test_kill_9_and_resume_gives_the_undisturbed_weights(lessons: Lessons, tmp_path: Path) -> None:

@@ -86,6 +86,39 @@ def _remove_stale(temp: Path) -> None:
             os.close(handle)
 
 
+@contextlib.contextmanager
+def claimed(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Whether this process has a path's claim; a claim dies with its process.
+
+    Args:
+        path: a file or folder that is to be made by one process at a time.
+        wait: wait for the process that has it, else yield False at once.
+    """
+    claim = make_folder(path.parent) / f".{path.name}.claim"
+    while True:
+        with claim.open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            if not _is_at(claim, handle.fileno()):  # its holder has just removed it
+                continue
+            try:
+                yield True
+            finally:
+                claim.unlink(missing_ok=True)
+            return
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the path still names the open file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

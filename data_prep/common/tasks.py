@@ -7,8 +7,6 @@ share the folder, and does not depend on the number of workers; one task's failu
 line, not a stop, and is tried again by the next run.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -28,7 +26,7 @@ from rich.progress import track
 
 from data_prep.common.options import Options
 from vlm_tsi.errors import UserError, os_error
-from vlm_tsi.files import make_folder, read_json, write_json
+from vlm_tsi.files import claimed, read_json, write_json
 
 MADE_BY = "made_by"
 In = TypeVar("In")
@@ -136,34 +134,6 @@ def _finished(path: Path, key: str, since: float | None) -> dict[str, Any] | Non
     if not isinstance(record, dict) or record.pop(MADE_BY, None) != key:
         return None
     return record
-
-
-@contextlib.contextmanager
-def claimed(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Whether this process has a file's claim; a claim dies with its process."""
-    claim = make_folder(path.parent) / f".{path.name}.claim"
-    while True:
-        with claim.open("a") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                yield False
-                return
-            if not _is_at(claim, handle.fileno()):  # its holder has just removed it
-                continue
-            try:
-                yield True
-            finally:
-                claim.unlink(missing_ok=True)
-            return
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether the path still names the open file."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def map_tasks(

@@ -172,8 +172,24 @@ def test_an_adapter_of_another_base(base: Path, tmp_path: Path) -> None:
     config = json.loads((other / "config.json").read_text())
     config["text_config"]["intermediate_size"] = 48
     VlmTsiModel(VlmTsiConfig(**config)).save_pretrained(other)
+    with pytest.raises(UserError, match="was trained on other weights"):
+        load_checkpoint(tmp_path / "lora", base=other)
+    (tmp_path / "lora" / "training.json").unlink()  # an adapter from elsewhere has no such note
     with pytest.raises(UserError, match="does not fit its base"):
         load_checkpoint(tmp_path / "lora", base=other)
+
+
+def test_an_adapter_refuses_a_base_whose_weights_have_changed(base: Path, tmp_path: Path) -> None:
+    """Same shapes, other weights: it would load, and say something else."""
+    shutil.copytree(base, tmp_path / "base")
+    adapter(tmp_path / "base", tmp_path / "lora")
+    load_checkpoint(tmp_path / "lora")
+    save_tiny(tmp_path / "base", 6)
+    with pytest.raises(UserError, match="was trained on other weights than those in .*base"):
+        load_checkpoint(tmp_path / "lora")
+    notes = tmp_path / "lora" / "training.json"
+    notes.write_text("{}")
+    load_checkpoint(tmp_path / "lora")
 
 
 def test_an_encoders_key_names_weights_and_settings(base: Path) -> None:

@@ -4,10 +4,7 @@ import pytest
 
 from vlm_tsi.streaming.events import Closed, Opened, Token
 from vlm_tsi.streaming.record import (
-    SPEECH_RATE,
     Recorder,
-    estimate_end,
-    estimate_end_of_text,
 )
 from vlm_tsi.timeline import Word
 
@@ -68,10 +65,3 @@ def test_events_out_of_order_are_refused():
     rec.feed(Opened(0.0, 0, 0))
     with pytest.raises(ValueError, match="is open"):
         rec.feed(Opened(0.0, 0, 0))
-
-
-def test_rates_are_the_papers():
-    assert SPEECH_RATE == pytest.approx(3.25)
-    assert estimate_end(2.0, 13) == pytest.approx(6.0)
-    assert estimate_end_of_text(2.0, "one two  three\nfour five") == pytest.approx(4.0)
-    assert estimate_end_of_text(2.0, " ") == 2.0

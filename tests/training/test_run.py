@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from transformers import TrainerCallback
 
 from tests.training.lessons import Lessons, furthest, weights
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import read_jsonl
+from vlm_tsi.files import claimed, read_jsonl
 from vlm_tsi.model.loading import load_checkpoint
+from vlm_tsi.timeline import Timeline, Utterance, write_timelines
 from vlm_tsi.training import run as run_room
 from vlm_tsi.training.run import resume_point, run_training
 
@@ -93,15 +95,47 @@ def test_ctrl_c_saves_and_resuming_gives_the_undisturbed_weights(
     assert losses(cut) == pytest.approx(losses(tmp_path / "whole"), abs=1e-5)
 
 
+def test_a_signal_that_a_launcher_repeats_still_saves(
+    lessons: Lessons, tmp_path: Path, monkeypatch
+) -> None:
+    def repeated() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    at_step(monkeypatch, 2, repeated)
+    assert run_training(lessons.config(tmp_path)) == 130
+    assert (tmp_path / "checkpoint-2" / "trainer_state.json").is_file()
+
+
 def test_a_second_ctrl_c_stops_at_once(lessons: Lessons, tmp_path: Path, monkeypatch) -> None:
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
+    monkeypatch.setattr("vlm_tsi.training.callbacks.REPEAT", -1.0)
     at_step(monkeypatch, 2, twice)
     with pytest.raises(KeyboardInterrupt):
         run_training(lessons.config(tmp_path))
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_two_runs_in_one_folder_are_kept_apart(lessons: Lessons, tmp_path: Path) -> None:
+    other = pytest.raises(UserError, match="another run is at work in it")
+    with claimed(tmp_path / "out", wait=False), other:
+        run_training(lessons.config(tmp_path / "out"))
+    assert run_training(lessons.config(tmp_path / "out")) == 0
+
+
+def test_words_that_the_tokenizer_lacks_are_counted(
+    lessons: Lessons, tmp_path: Path, capfd
+) -> None:
+    words = Utterance("assistant", "zyzzyva lamp", 0.3, 1.0)
+    write_timelines(tmp_path / "t.jsonl", [Timeline("v", "0.mp4", 3.0, (words,))])
+    shutil.copy(lessons.folder / "0.mp4", tmp_path)
+    files = f"[{tmp_path / 't.jsonl'}]"
+    config = lessons.config(tmp_path / "out", data__timelines=files, optim__batch_size=1)
+    assert run_training(config) == 0
+    assert "positions are words that the tokenizer lacks" in capfd.readouterr().err
 
 
 def test_an_earlier_runs_checkpoint_is_not_overrun(lessons: Lessons, tmp_path: Path) -> None:

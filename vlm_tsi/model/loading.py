@@ -6,6 +6,7 @@ safetensors only, no code comes from a checkpoint, and a folder of another kind 
 by name before a weight is read.
 """
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_json
 from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.vlm import VlmTsiModel
+from vlm_tsi.video.features import content_key
+
+NOTES, BASE_WEIGHTS = "training.json", "base_weights"
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ def _load_adapter(path: Path, base: str | Path | None) -> Any:
         raise UserError(path, "holds no adapter_model.safetensors", "name a finished checkpoint")
     named = base or read_json(path / "adapter_config.json").get("base_model_name_or_path")
     base_path = find_base(path, named)
+    check_base(path, base_path)
     model = load_model(base_path)
     model.untie()  # as it was when the adapter was made
     config = path / "config.json"
@@ -109,6 +114,22 @@ def find_base(path: Path, named: Any) -> Path:
         if named and (folder / str(named) / "config.json").is_file():
             return folder / str(named)
     raise UserError(path, f"its base model {named!r} is not there", "name its folder with --base")
+
+
+def check_base(adapter: Path, base: Path) -> None:
+    """Refuse a base whose weights are not those that the adapter was trained on."""
+    notes = adapter / NOTES
+    noted = read_json(notes).get(BASE_WEIGHTS) if notes.is_file() else None
+    if noted and noted != weights_digest(base):
+        mend = f"restore it, name the right one with --base, or take {BASE_WEIGHTS} out of {notes}"
+        raise UserError(adapter, f"was trained on other weights than those in {base}", mend)
+
+
+def weights_digest(folder: Path) -> str:
+    """Digest of a folder's safetensors files, by `content_key`: a second or so at any size."""
+    files = sorted(folder.glob("*.safetensors"))
+    text = "".join(f"{f.name} {content_key(f)}\n" for f in files)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_tokenizer(path: str | Path, gguf_file: str | None = None) -> Any:
@@ -136,7 +157,8 @@ def save_checkpoint(
         model.save_pretrained(aside)
         config.save_pretrained(aside)
         tokenizer.save_pretrained(aside)
-        (aside / "training.json").write_text(json.dumps(notes, indent=2) + "\n")
+        notes = notes | _base_note(model)
+        (aside / NOTES).write_text(json.dumps(notes, indent=2) + "\n")
     except (OSError, SafetensorError) as err:
         _remove(aside)
         mend = "free space or choose another run.out, then go on with run.resume=true"
@@ -147,6 +169,15 @@ def save_checkpoint(
         folder.rename(old)
     aside.rename(folder)
     _remove(old)
+
+
+def _base_note(model: Any) -> dict[str, str]:
+    """What an adapter remembers of its base, if that is a folder."""
+    adapters = getattr(model, "peft_config", {})
+    bases = [
+        Path(a.base_model_name_or_path) for a in adapters.values() if a.base_model_name_or_path
+    ]
+    return {BASE_WEIGHTS: weights_digest(bases[0])} if bases and bases[0].is_dir() else {}
 
 
 def _remove(path: Path) -> None:

@@ -185,7 +185,10 @@ def run_datapoints(
     timelines = read_timelines(path)
     kept = _journal(journal, source, path, settings, video)
     results = {k: _revived(r) for k, r in kept.results.items()} if kept else {}
-    jobs = make_jobs(path, [t for t in timelines if t.video_id not in results], video)
+    todo = [t for t in timelines if t.video_id not in results]
+    bad = {t.video_id: e for t in todo if (e := _window_problem(t))}
+    results |= {k: Streamed(k, error=e) for k, e in bad.items()}
+    jobs = make_jobs(path, [t for t in todo if t.video_id not in bad], video)
     on_done(len(results), len(timelines))
     try:
         for streamed in chain.from_iterable(_run_jobs(source, settings, jobs, workers)):
@@ -197,6 +200,15 @@ def run_datapoints(
         if kept:
             kept.close()
     return [results[t.video_id] for t in timelines]
+
+
+def _window_problem(timeline: Timeline) -> str | None:
+    """What is wrong with a datapoint's window, if anything."""
+    try:
+        evaluation_window(timeline)
+    except UserError as err:
+        return str(err)
+    return None
 
 
 def _journal(

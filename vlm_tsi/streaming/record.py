@@ -12,22 +12,6 @@ from dataclasses import dataclass, field
 from vlm_tsi.streaming.events import Closed, Event, Opened, Token
 from vlm_tsi.timeline import Generated, Word
 
-SPEECH_RATE = 150 * 1.3 / 60
-"""Spoken tokens per second: 150 words a minute, 1.3 tokens a word (paper, Appendix A)."""
-
-WORD_RATE = 150 / 60
-"""Spoken words per second, for texts whose tokens were not recorded."""
-
-
-def estimate_end(start: float, num_tokens: int) -> float:
-    """When `num_tokens` tokens begun at `start` (s) have been spoken."""
-    return start + num_tokens / SPEECH_RATE
-
-
-def estimate_end_of_text(start: float, text: str) -> float:
-    """When `text` begun at `start` (s) has been spoken, by its words."""
-    return start + len(text.split()) / WORD_RATE
-
 
 @dataclass(slots=True)
 class _Draft:

@@ -6,6 +6,7 @@ Ctrl-C or SIGTERM. Invariant: all processes of a run stop after the same step.
 
 import signal
 import threading
+import time
 from typing import Any
 
 import torch
@@ -15,13 +16,16 @@ from torch import distributed
 from transformers import TrainerCallback
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+REPEAT = 2.0
+"""Seconds: launchers pass a signal on that the terminal has sent already; that is no second."""
 
 
 class SaveOnInterrupt(TrainerCallback):
-    """The first Ctrl-C (or SIGTERM) saves after the running step; the second stops at once."""
+    """The first Ctrl-C (or SIGTERM) saves after the running step; a later one stops at once."""
 
     def __init__(self) -> None:
         self.asked = False
+        self._since = 0.0
         self._before: dict[int, Any] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -29,9 +33,12 @@ class SaveOnInterrupt(TrainerCallback):
         if threading.current_thread() is threading.main_thread():
             self._before = {s: signal.signal(s, self._ask) for s in _SIGNALS}
 
-    def _ask(self, *_: object) -> None:
-        self.asked = True
-        self.give_back()
+    def _ask(self, number: int, frame: object) -> None:
+        if not self.asked:
+            self.asked, self._since = True, time.monotonic()
+        elif time.monotonic() - self._since > REPEAT:
+            self.give_back()
+            signal.raise_signal(number)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save and stop if any process was asked to."""

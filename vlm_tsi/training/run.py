@@ -8,6 +8,7 @@ resumed ends with the weights of an undisturbed one.
 
 import errno
 import os
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from vlm_tsi.config import TrainConfig
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import read_json, writable_folder, write_jsonl
+from vlm_tsi.files import claimed, read_json, writable_folder, write_jsonl
 from vlm_tsi.model.fingerprint import encoder_key
 from vlm_tsi.model.loading import save_checkpoint
 from vlm_tsi.model.vlm import VlmTsiModel
@@ -114,25 +115,55 @@ def training_arguments(config: TrainConfig) -> TrainingArguments:
 
 
 def run_training(config: TrainConfig) -> int:
-    """Train, save, and say where. Returns 0, or 130 after Ctrl-C."""
+    """Train, save, and say where. Returns 0, or 130 after Ctrl-C.
+
+    Raises:
+        UserError: nothing to train on, or another run is at work in the same folder.
+    """
     quiet_libraries()
     _check_reporter(config)
     _check_inputs(config)
     out = writable_folder(config.run.out)
+    if int(os.environ.get("RANK", "0")):  # the first process holds the claim for all
+        return _run(config, out)
+    with claimed(out, wait=False) as ours:
+        if not ours:
+            raise UserError(out, "another run is at work in it", "choose another run.out")
+        return _run(config, out)
+
+
+def _run(config: TrainConfig, out: Path) -> int:
     resume = resume_point(config, out)
     built = build(config)
     dataset = make_dataset(config, built.model, built.tokenizer)
     if not len(dataset):
         raise UserError("data", "holds no sample to train on", "name a file that has some")
     trainer, interrupt = make_trainer(config, built, dataset)
+    is_first = trainer.is_world_process_zero()
+    if is_first and (line := unknown_words(dataset, built.tokenizer)):
+        print(line, file=sys.stderr)
     began = time.monotonic()
     _train(trainer, resume, out)
     if interrupt.asked:
-        print(f"interrupted: checkpoint saved in {out}; go on with run.resume=true")
+        if is_first:
+            print(f"interrupted: checkpoint saved in {out}; go on with run.resume=true")
         return 130
-    if trainer.is_world_process_zero():
+    if is_first:
         _finish(config, built, trainer, dataset, time.monotonic() - began, out)
     return 0
+
+
+def unknown_words(dataset: Any, tokenizer: Any) -> str | None:
+    """A warning if the tokenizer does not know words of the data (small vocabularies)."""
+    unknown = tokenizer.unk_token_id
+    if unknown is None or not isinstance(dataset, StreamDataset):
+        return None
+    total = sum(len(sequence) for sequence, _ in dataset.rows)
+    count = sum(int((sequence.ids_L == unknown).sum()) for sequence, _ in dataset.rows)
+    if not count:
+        return None
+    mend = "make one with python -m data_prep.tokenizer"
+    return f"warning: {count} of {total} positions are words that the tokenizer lacks; {mend}"
 
 
 def make_trainer(
