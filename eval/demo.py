@@ -13,8 +13,9 @@ number of updates, and are streamed over the same held-out clips.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from eval.demo_plan import PRESETS, SCHEMES, WORLDS
 from eval.demo_score import finish
@@ -47,7 +48,11 @@ class Demo:
         self.fine_tune()
         chosen = sweep_threshold(self.steps, self.place, self.preset)
         stream_test(self.steps, self.place, chosen)
-        finish(self.steps, self.place, self.preset, self.name, self.seed)
+        self.report()
+
+    def report(self, seeds: Mapping[str, Any] | None = None) -> None:
+        """Score, print, and write the report; with other seeds' results beside this one's."""
+        finish(self.steps, self.place, self.preset, self.name, self.seed, seeds or {})
 
     def fine_tune(self) -> None:
         """Both schemes from the same base, side by side."""

@@ -8,6 +8,7 @@ Invariant: every number in them comes from the files of this run.
 import importlib.metadata
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,19 @@ class Scored:
         )
 
 
-def finish(steps: Steps, place: Place, preset: Preset, preset_name: str, seed: int) -> None:
-    """Score, write `result.json` and the report, print the table."""
+def finish(
+    steps: Steps,
+    place: Place,
+    preset: Preset,
+    preset_name: str,
+    seed: int,
+    seeds: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Score, write `result.json` and the report, print the table.
+
+    `seeds`: what other training seeds gave (seed -> world -> scheme or `difference` -> values),
+    shown beside this run's own.
+    """
     out = place.out
     embed = find_embedder(cache=out / "embeddings")
     jobs = test_jobs(place, read_json(out / "thresholds.json")["chosen"])
@@ -97,6 +109,7 @@ def finish(steps: Steps, place: Place, preset: Preset, preset_name: str, seed: i
     scored = {world: Scored(world, jobs, embed) for world in WORLDS}
     steps.seconds["scoring"] = round(time.monotonic() - began, 1)
     result = result_json(steps, scored, embed, out, preset_name, seed)
+    result |= {"seeds": dict(seeds)} if seeds else {}
     write_json(out / "result.json", result)
     run = demo_run(steps, scored, embed, out, preset, result)
     notes = write_report(out / "report.html", run)
@@ -158,7 +171,14 @@ def demo_run(
         seconds=steps.seconds,
         embedder=embed.name,
         notes=notes(scored, embed),
+        seeds=seeds_of(result),
     )
+
+
+def seeds_of(result: dict[str, Any]) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """Seed -> world -> scheme -> scores, where several seeds were run."""
+    seeds = result.get("seeds", {})
+    return {k: {w: {s: r[w][s] for s in SCHEMES} for w in WORLDS} for k, r in seeds.items()}
 
 
 def notes(scored: dict[str, Scored], embed: SentenceEmbedder) -> list[str]:

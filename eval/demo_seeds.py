@@ -1,7 +1,8 @@
 """The demo under several training seeds, on the same videos and frame features.
 
-Input: seeds. Output: one run a seed (`<out>` for the first, `<out>-seed<k>` for the others),
-`seeds.json` in the first, and a Markdown table on the terminal. Invariant: all that changes
+Input: seeds. Output: one run a seed (`<out>` for the first, `<out>-seed<k>` for the others), all
+seeds' scores in the first one's `result.json` and report, and a Markdown table on the terminal.
+Invariant: all that changes
 from run to run is the seed of the base's and both fine-tunings' training (order of the data,
 LoRA weights).
 """
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from eval.demo_plan import SCHEMES, WORLDS
-from vlm_tsi.files import read_json, write_json
+from vlm_tsi.files import read_json
 
 if TYPE_CHECKING:
     from eval.demo import Demo
@@ -22,14 +23,14 @@ def run_seeds(first: "Demo", seeds: Sequence[int]) -> None:
     """Run what is not done yet, then the table."""
     from eval.demo import Demo
 
-    results = {}
+    demos, results = {}, {}
     for k, seed in enumerate(seeds):
         out = first.out if k == 0 else first.out.with_name(f"{first.out.name}-seed{seed}")
-        Demo(first.name, out, first.data, seed, encoder=first.out).run()
+        demos[seed] = Demo(first.name, out, first.data, seed, encoder=first.out)
+        demos[seed].run()
         results[seed] = read_json(out / "result.json")
-    write_json(first.out / "seeds.json", {str(s): summary(r) for s, r in results.items()})
+    demos[seeds[0]].report({str(s): summary(r) for s, r in results.items()})
     print(markdown(results))
-    print(first.out / "seeds.json")
 
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:

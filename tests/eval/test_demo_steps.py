@@ -67,7 +67,7 @@ def test_both_schemes_start_from_the_same_base_for_the_same_updates(tmp_path):
     words = [[w for w in c if "run.out" not in w and ".yaml" not in w] for c in (tsi, turn_based)]
     assert words[0] == words[1] and "run.seed=3" in words[0]
     texts = [Path(f"configs/demo/{s}.yaml").read_text() for s in SCHEMES]
-    for key in ("max_steps", "batch_size", "lr:", "rank", "alpha", "weight_decay"):
+    for key in ("max_steps", "batch_size", "rank", "alpha", "weight_decay"):  # lr: each its best
         values = [[line for line in t.splitlines() if key in line] for t in texts]
         assert values[0] == values[1], key
 
