@@ -30,7 +30,7 @@ def test_round_trip(tmp_path: Path, dtype: features.Dtype) -> None:
     assert back_F.dtype == np.float64 and np.array_equal(back_F, times_F)
     assert back_FTD.dtype == getattr(torch, dtype)
     assert torch.equal(back_FTD, features_FTD.to(back_FTD.dtype))
-    assert store.has(KEY) and store.missing([KEY, "cd", KEY, "cd", "ef"]) == ["cd", "ef"]
+    assert store.has(KEY) and store.is_whole(KEY) and not store.has("cd")
     assert (store.folder / "encoder.txt").read_text().startswith("encoder a, 2 fps, 64 px\n")
 
 
@@ -38,7 +38,7 @@ def test_another_encoder_or_dtype_sees_nothing(tmp_path: Path) -> None:
     one = FeatureStore(tmp_path, "a")
     path = one.put(KEY, *sample())
     for other in (FeatureStore(tmp_path, "b"), FeatureStore(tmp_path, "a", "float16")):
-        assert other.missing([KEY]) == [KEY]
+        assert not other.has(KEY)
         other.path(KEY).parent.mkdir(parents=True)
         other.path(KEY).write_bytes(path.read_bytes())
         with pytest.raises(UserError, match="belongs to another video or encoder"):
@@ -53,7 +53,7 @@ def test_absent_entry(tmp_path: Path) -> None:
         FeatureStore(tmp_path, "a").get(KEY)
 
 
-@pytest.mark.parametrize("damage", ["empty", "header", "cut", "longer", "magic"])
+@pytest.mark.parametrize("damage", ["empty", "header", "cut", "longer", "magic", "times"])
 def test_damage_is_named(tmp_path: Path, damage: str) -> None:
     store = FeatureStore(tmp_path, "a")
     path = store.put(KEY, *sample())
@@ -64,10 +64,20 @@ def test_damage_is_named(tmp_path: Path, damage: str) -> None:
         "cut": data[:-2],
         "longer": data + b"\0\0",
         "magic": b"x" + data[1:],
+        "times": data[:130] + bytes(32) + data[162:],
     }
     path.write_bytes(broken[damage])
     with pytest.raises(UserError, match="damaged features: .*; delete the file and extract again"):
         store.get(KEY)
+    assert store.has(KEY) and not store.is_whole(KEY)
+
+
+def test_a_warning_stays_with_its_entry(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path, "a")
+    store.put(KEY, *sample(), warning="ends at 2.0 s though its header says 9.0 s")
+    store.put("cd" * 32, *sample())
+    assert store.warning(KEY) == "ends at 2.0 s though its header says 9.0 s"
+    assert store.warning("cd" * 32) == ""
 
 
 def test_reading_maps_and_keeps_nothing_open(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """Two-layer MLP from vision to text features: [..., D_vision] -> [..., D_text].
 
 Linear-GELU-Linear, as in VideoLLM-Online; its weights are `0.*` and `2.*` there as here.
+
+Input: the two widths. Output: a module. Invariant: each vector is mapped for itself, whatever
+the leading dimensions.
 """
 
 from torch import nn

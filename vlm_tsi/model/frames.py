@@ -2,22 +2,26 @@
 
 Input: a model, a video, the sampling rate. Output: frame times float64 [F] (s) and features
 [F,T,D_vision]. Invariant: the same video gives the same features, whoever asks; with a
-store they are those of the store, also the first time.
+store they (and a warning on the video) are those of the store, also the first time, and
+processes that share it encode a video once.
 """
 
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 
 from vlm_tsi.errors import UserError
+from vlm_tsi.files import claimed
 from vlm_tsi.model.vlm import VlmTsiModel
 from vlm_tsi.video.features import FeatureStore, content_key
-from vlm_tsi.video.reader import Frame, Warn, iter_frames
+from vlm_tsi.video.reader import Frame, Warn, iter_frames, to_stderr
 
 BATCH = 32
 Frames = tuple[np.ndarray, torch.Tensor]
+State = Literal["encoded", "stored", "busy"]
 
 
 @torch.inference_mode()
@@ -48,5 +52,35 @@ def stored_frames(
     """Features of the whole video from the store, put there if they are not in it yet."""
     key = content_key(video)
     if not store.has(key):
-        store.put(key, *encode_video(model, video, fps, warn=warn))
-    return store.get(key)
+        store_frames(model, video, fps, store, key)
+    frames = store.get(key)
+    if line := store.warning(key):
+        (warn or to_stderr)(f"{video}: {line}")
+    return frames
+
+
+def store_frames(
+    model: VlmTsiModel, video: Path, fps: float, store: FeatureStore, key: str, wait: bool = True
+) -> State:
+    """Encode a whole video into the store, unless a whole entry is there.
+
+    Args:
+        model: whose encoder the store belongs to.
+        video: what to encode.
+        fps: frames a second.
+        store: where to.
+        key: the video's `content_key`.
+        wait: for another process that is encoding it; else return "busy".
+
+    Raises:
+        UserError: the video cannot be read, or the store not written.
+    """
+    with claimed(store.path(key), wait=wait) as ours:
+        if not ours:
+            return "busy"
+        if store.is_whole(key):
+            return "stored"
+        lines: list[str] = []
+        frames = encode_video(model, video, fps, warn=lines.append)
+        store.put(key, *frames, warning="; ".join(lines).removeprefix(f"{video}: "))
+        return "encoded"

@@ -1,5 +1,6 @@
 """What the engine says happened. Plain values; times are float seconds of the stream.
 
+Input: nothing; the engine makes them. Output: `Opened`, `Token` and `Closed`.
 Invariant: for one utterance_idx the events come as Opened, Token*, Closed, in time order.
 """
 

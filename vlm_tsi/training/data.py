@@ -3,11 +3,14 @@
 Input: timeline JSONL (or single-frame captions), and frames from a feature store or from
 the videos themselves. Output: map-style datasets of `Sample`.
 Invariant: the same record gives the same sample in every epoch and process; what cannot be
-used is counted in `left_out`, with the reason.
+used is counted in `left_out`, with the reason. A video without frames leaves its timelines
+out; it is an error only where nothing else is left.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -27,13 +30,39 @@ from vlm_tsi.video.reader import iter_frames
 Frames = tuple[np.ndarray, torch.Tensor]
 
 
+class NoFrames(UserError):
+    """A video without frames: its timelines cannot be used, those of others can."""
+
+
+@dataclass
+class LeftOut:
+    """How many records could not be used, and the first, by reason."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)
+
+    def add(self, reason: str, name: str) -> None:
+        """Count one record."""
+        self.counts[reason] += 1
+        self.first.setdefault(reason, name)
+
+    def __str__(self) -> str:
+        told = [f"{n} {reason} (first: {self.first[reason]})" for reason, n in self.counts.items()]
+        return ", ".join(told) or "0"
+
+
 class FrameSource(Protocol):
     """Frame times [F] (s) and frames of a video: features [F,T,D] or pixels [F,H,W,3]."""
 
     is_features: bool
 
     def frames(self, video: Path) -> Frames:
-        """All frames of the video at the source's rate."""
+        """All frames of the video at the source's rate.
+
+        Raises:
+            NoFrames: there are none of this video.
+            UserError: something is damaged that was whole.
+        """
 
 
 class StoreFrames:
@@ -48,7 +77,11 @@ class StoreFrames:
     def frames(self, video: Path) -> Frames:
         """Memory-mapped features; a video's content is hashed once."""
         if video not in self.keys:
-            self.keys[video] = content_key(video)
+            with _no_frames():
+                self.keys[video] = content_key(video)
+        if not self.store.has(self.keys[video]):
+            mend = f"run python -m data_prep.encode_frames --store {self.store.root} …"
+            raise NoFrames(video, f"has no features in {self.store.root}", mend)
         return self.store.get(self.keys[video])
 
 
@@ -62,9 +95,19 @@ class VideoFrames:
 
     def frames(self, video: Path) -> Frames:
         """Decoded pixels, uint8."""
-        found = list(iter_frames(video, fps=self.fps, size=self.size))
+        with _no_frames():
+            found = list(iter_frames(video, fps=self.fps, size=self.size))
         pixels_FHWC = np.stack([f.rgb_HWC for f in found])
         return np.array([f.time for f in found]), torch.from_numpy(pixels_FHWC)
+
+
+@contextlib.contextmanager
+def _no_frames() -> Iterator[None]:
+    """What cannot be read has no frames."""
+    try:
+        yield
+    except UserError as err:
+        raise NoFrames(err.thing, err.problem, err.mend) from err
 
 
 def read_with_videos(path: str | Path, limit: int | None = None) -> list[tuple[Timeline, Path]]:
@@ -87,17 +130,25 @@ class StreamDataset(Dataset[Sample]):
         max_positions: int = 8192,
     ) -> None:
         self.source = source
-        self.left_out: Counter[str] = Counter()
+        self.left_out = LeftOut()
         self.rows: list[tuple[InterleavedSequence, Path]] = []
+        blind: list[NoFrames] = []
         for timeline, video in (r for p in paths for r in read_with_videos(p, limit)):
-            times_F = source.frames(video)[0]
+            try:
+                times_F = source.frames(video)[0]
+            except NoFrames as err:
+                blind.append(err)
+                self.left_out.add(f"whose video {err.problem}", str(video))
+                continue
             sequence = interleave(
                 timeline.utterances, times_F, tokens, encode, scheme, timeline.system
             )
             if len(sequence) > max_positions:
-                self.left_out[f"longer than {max_positions} positions"] += 1
+                self.left_out.add(f"longer than {max_positions} positions", timeline.video_id)
             else:
                 self.rows.append((sequence, video))
+        if blind and not self.rows:
+            raise blind[0]
 
     @property
     def lengths(self) -> list[int]:
@@ -131,7 +182,7 @@ class CaptionDataset(Dataset[Sample]):
         encode: Encode,
         limit: int | None = None,
     ) -> None:
-        self.left_out: Counter[str] = Counter()
+        self.left_out = LeftOut()
         self.tokens, self.encode = tokens, encode
         self.pixels: list[torch.Tensor] = []
         self.captions: list[str] = []
@@ -145,7 +196,8 @@ class CaptionDataset(Dataset[Sample]):
         for frame in iter_frames(video, fps=fps, size=size):
             caption = captions.get(round(frame.time, 3))
             if caption is None:
-                self.left_out["frame without a caption at its time"] += 1
+                where = f"{frame.time:g} s of {video}"
+                self.left_out.add("frame without a caption at its time", where)
                 continue
             self.pixels.append(torch.from_numpy(frame.rgb_HWC))
             self.captions.append(caption)

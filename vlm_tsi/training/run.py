@@ -244,7 +244,7 @@ def _finish(
     notes = {
         "config": asdict(config),
         "samples": len(dataset),
-        "left_out": dict(dataset.left_out),
+        "left_out": dict(dataset.left_out.counts),
         "trained_parameters": sum(p.numel() for p in built.trained.parameters() if p.requires_grad),
         "parameters": sum(p.numel() for p in built.model.parameters()),
         "world_size": trainer.args.world_size,
@@ -256,5 +256,5 @@ def _finish(
         model = model.merge_and_unload()
     save_checkpoint(out / "model", model, built.tokenizer, built.model.config, notes)
     write_jsonl(out / "log.jsonl", [r for r in trainer.state.log_history if "loss" in r])
-    left = sum(dataset.left_out.values())
-    print(f"saved {out / 'model'} after {notes['steps']} steps, {seconds:.0f} s; left out: {left}")
+    done = f"saved {out / 'model'} after {notes['steps']} steps, {seconds:.0f} s"
+    print(f"{done}; left out: {dataset.left_out}")

@@ -4,13 +4,15 @@ Input: a video's content key, frame times [F] (s) and features [F,T,D].
 Output: the same, the features as a tensor that maps the file (nothing is read until used).
 Invariant: an entry is found only under the same video content, encoder key and dtype; it
 appears whole or not at all, so several processes may share a store; a damaged entry is
-named, never returned. Changes to a returned tensor stay in memory.
+named, never returned (damage that leaves sizes and times as they should be is not seen).
+Changes to a returned tensor stay in memory.
 
 Shapes: F frames, T tokens a frame, D features.
 
 A store is `root/<encoder key's hash>/<2 hex>/<content key>.feat`, each file: a header of
 128 bytes (magic, hash of the entry's name, F, T, D), times as F float64, features as
-F*T*D values; little-endian. `encoder.txt` beside them holds the encoder key in words.
+F*T*D values; little-endian. A video that was read with a warning has it in
+`<content key>.txt` beside its entry. `encoder.txt` holds the encoder key in words.
 """
 
 import contextlib
@@ -19,7 +21,6 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -80,10 +81,11 @@ class FeatureStore:
                 frames a second, frame size, pooling.
             dtype: how features are kept.
         """
+        self.root = Path(root)
         self.dtype = getattr(torch, dtype)
         self.encoder_key = f"{encoder_key}\ndtype={dtype}"
         name = hashlib.sha256(self.encoder_key.encode()).hexdigest()[:32]
-        self.folder = Path(root) / name
+        self.folder = self.root / name
 
     def path(self, key: str) -> Path:
         """Where the entry of a content key lies, or would lie."""
@@ -95,12 +97,20 @@ class FeatureStore:
         """Whether there is an entry (it may be damaged: `get` tells)."""
         return self.path(key).is_file()
 
-    def missing(self, keys: Iterable[str]) -> list[str]:
-        """The keys without an entry, each once, in order."""
-        return [k for k in dict.fromkeys(keys) if not self.has(k)]
+    def is_whole(self, key: str) -> bool:
+        """Whether there is an entry that can be read."""
+        try:
+            self.get(key)
+        except UserError:
+            return False
+        return True
 
-    def put(self, key: str, times_F: np.ndarray, features_FTD: torch.Tensor) -> Path:
+    def put(
+        self, key: str, times_F: np.ndarray, features_FTD: torch.Tensor, warning: str = ""
+    ) -> Path:
         """Keep a video's frame times (s) and features [F,T,D]; an older entry is replaced.
+
+        `warning` says what was amiss with the video while its frames were read.
 
         Raises:
             UserError: it cannot be written.
@@ -111,6 +121,8 @@ class FeatureStore:
         _check(times_F, kept_FTD)
         header = _HEADER.pack(_MAGIC, self._name(key), *kept_FTD.shape)
         target = self.path(key)
+        if warning:  # before the entry: who sees the entry sees the warning
+            write_text(target.with_suffix(".txt"), warning + "\n")
         with atomic_path(target) as temp, temp.open("wb") as file:
             file.write(header.ljust(_TIMES_AT, b"\0"))
             file.write(times_F.tobytes())
@@ -136,8 +148,17 @@ class FeatureStore:
         if size != features_at + frames * tokens * width * self.dtype.itemsize:
             raise _damaged(path, f"has {size} bytes, not what its header says")
         times_F = mapped[_TIMES_AT:features_at].view(torch.float64).numpy()
+        if not _is_increasing(times_F):
+            raise _damaged(path, "its times do not increase")
         features = mapped[features_at:].view(self.dtype)
         return times_F, features.view(frames, tokens, width)
+
+    def warning(self, key: str) -> str:
+        """What was amiss with the entry's video (one line, without its name); "" if nothing."""
+        try:
+            return self.path(key).with_suffix(".txt").read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return ""
 
     def _name(self, key: str) -> bytes:
         return hashlib.sha256(f"{self.encoder_key}\n{key}".encode()).digest()
@@ -185,10 +206,14 @@ def _check(times_F: np.ndarray, features_FTD: torch.Tensor) -> None:
     shape = list(features_FTD.shape)
     if len(shape) != 3 or times_F.shape != (shape[0],) or 0 in shape:
         raise ValueError(f"times {list(times_F.shape)} and features {shape}; use [F] and [F,T,D]")
-    if not np.isfinite(times_F).all() or (np.diff(times_F) <= 0).any():
+    if not _is_increasing(times_F):
         raise ValueError("times must be finite and increase")
     if not torch.isfinite(features_FTD).all():
         raise ValueError(f"features hold NaN or infinity (as {features_FTD.dtype})")
+
+
+def _is_increasing(times_F: np.ndarray) -> bool:
+    return bool(np.isfinite(times_F).all() and (np.diff(times_F) > 0).all())
 
 
 def _damaged(path: Path, problem: str) -> UserError:

@@ -209,7 +209,7 @@ def iter_frames(
             come with the first frame.
     """
     wish = _Wish(fps, size, start, math.inf if end is None else end)
-    return _iter_file(Path(path), wish, on_warning or _to_stderr)
+    return _iter_file(Path(path), wish, on_warning or to_stderr)
 
 
 def iter_camera(
@@ -227,7 +227,7 @@ def iter_camera(
     Raises:
         UserError: it cannot be opened, or no frame arrives.
     """
-    return _iter_live(str(device_or_url), _Wish(fps, size), on_warning or _to_stderr)
+    return _iter_live(str(device_or_url), _Wish(fps, size), on_warning or to_stderr)
 
 
 def open_source(
@@ -351,5 +351,6 @@ def _no_frame(path: str | Path) -> UserError:
     return UserError(path, "no frame of it can be decoded", FETCH)
 
 
-def _to_stderr(line: str) -> None:
+def to_stderr(line: str) -> None:
+    """Print a warning: what becomes of one that nobody takes."""
     print(f"warning: {line}", file=sys.stderr)
