@@ -26,8 +26,9 @@ PROGRESS = sed -unE \
 CORE := $(VENV)/.stamp-core
 PACKAGE := $(VENV)/.stamp-package
 DEV := $(VENV)/.stamp-dev
+WHISPERX := .venv-whisperx/.stamp
 
-.PHONY: help setup dev test weights demo ablation seeds lint format typecheck imports check clean
+.PHONY: help setup dev test weights whisperx demo ablation seeds lint format typecheck imports check clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +44,9 @@ test: dev ## run the tests (ARGS=… goes to pytest); works without weights
 
 weights: setup ## fetch the packaged weights into weights/ (optional, offline ever after)
 	@$(PY) scripts/fetch_weights.py
+
+whisperx: $(WHISPERX) ## make .venv-whisperx for `transcribe --asr whisperx` (optional, about 8 GB)
+	@:
 
 demo: setup ## train, stream and score the small model (PRESET=full or smoke)
 	@$(PY) scripts/fetch_weights.py --only all-mpnet-base-v2 || { \
@@ -75,7 +79,7 @@ check: lint typecheck imports ## lint, typecheck and imports
 
 clean: ## remove caches and build leftovers (keeps .venv, weights and runs)
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	@find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
+	@find . -path './.venv*' -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 $(CORE): requirements-cpu.txt
 	@command -v $(PYTHON) > /dev/null || \
@@ -94,4 +98,13 @@ $(PACKAGE): pyproject.toml $(CORE)
 $(DEV): requirements-dev.txt $(PACKAGE)
 	@echo "==> installing what tests and checks need"
 	@$(PIP) -r requirements-dev.txt | $(PROGRESS)
+	@touch $@
+
+$(WHISPERX): PY = .venv-whisperx/bin/python
+$(WHISPERX): requirements-whisperx.txt
+	@command -v $(PYTHON) > /dev/null || \
+		{ echo "error: no $(PYTHON) found; install Python 3.11, or name one: make whisperx PYTHON=…" >&2; exit 2; }
+	@$(PY) -m pip --version > /dev/null 2>&1 || { echo "==> making .venv-whisperx"; $(PYTHON) -m venv .venv-whisperx; }
+	@echo "==> installing WhisperX beside the core environment (a few GB, once)"
+	@$(PIP) -r requirements-whisperx.txt | $(PROGRESS)
 	@touch $@

