@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = [
-    *("help", "setup", "dev", "test", "weights", "demo", "ablation", "seeds"),
+    *("help", "setup", "dev", "test", "weights", "whisperx", "demo", "ablation", "seeds"),
     *("lint", "format", "typecheck", "imports", "check", "clean"),
 ]
 PYTHON = """#!/usr/bin/env bash
@@ -36,8 +36,8 @@ class House:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "log"
-        for name in ("Makefile", "pyproject.toml", "requirements-cpu.txt", "requirements-dev.txt"):
-            shutil.copy(ROOT / name, folder)
+        for path in (ROOT / "Makefile", ROOT / "pyproject.toml", *ROOT.glob("requirements-*.txt")):
+            shutil.copy(path, folder)
         (folder / "python").write_text(PYTHON)
         (folder / "python").chmod(0o755)
 

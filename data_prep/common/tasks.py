@@ -10,6 +10,8 @@ line, not a stop, and is tried again by the next run.
 import hashlib
 import json
 import os
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -183,7 +185,7 @@ def _on_ray(
         mend = "pip install 'vlm-tsi[cluster]', or leave the option out"
         raise UserError("--executor ray", "Ray is not installed", mend) from err
     address = os.environ.get("RAY_ADDRESS")
-    ours = not ray.is_initialized()
+    ours, handler = not ray.is_initialized(), signal.getsignal(signal.SIGTERM)
     if ours:
         cpus = None if address else workers
         ray.init(address=address, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
@@ -195,6 +197,8 @@ def _on_ray(
     finally:
         if ours:
             ray.shutdown()
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, handler)  # Ray leaves its own behind
 
 
 def _call(work: Callable[[In], Out], item: In) -> Out:

@@ -127,6 +127,8 @@ def test_a_dead_worker_is_named_with_the_mend(tmp_path):
 
 def test_ray_gives_the_same_bytes(tmp_path):
     pytest.importorskip("ray", reason="Ray (extra `cluster`) is not installed")
+    before = signal.getsignal(signal.SIGTERM)
     run(tmp_path / "one")
     run(tmp_path / "ray", Options(workers=2, executor="ray"))
+    assert signal.getsignal(signal.SIGTERM) is before
     assert files_of(tmp_path / "one") == files_of(tmp_path / "ray")

@@ -184,7 +184,10 @@ def test_an_adapter_refuses_a_base_whose_weights_have_changed(base: Path, tmp_pa
     shutil.copytree(base, tmp_path / "base")
     adapter(tmp_path / "base", tmp_path / "lora")
     load_checkpoint(tmp_path / "lora")
-    save_tiny(tmp_path / "base", 6)
+    changed = load_checkpoint(tmp_path / "base").model
+    with torch.no_grad():
+        next(changed.parameters()).add_(0.1)
+    changed.save_pretrained(tmp_path / "base")
     with pytest.raises(UserError, match="was trained on other weights than those in .*base"):
         load_checkpoint(tmp_path / "lora")
     notes = tmp_path / "lora" / "training.json"
