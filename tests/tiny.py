@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import torch
 from transformers import LlamaConfig, SiglipVisionConfig
@@ -125,3 +126,14 @@ def decoder(tokenizer: Any) -> Any:
         return str(tokenizer.decode(list(ids), skip_special_tokens=True))
 
     return decode
+
+
+def tiny_sound(path: Path) -> Path:
+    """A file with sound (silence) and no video."""
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("aac", rate=16_000)
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+        frame.sample_rate = 16_000
+        out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    return path

