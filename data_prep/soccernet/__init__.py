@@ -1,0 +1,1 @@
+"""SoccerNet: commentary of football matches -> timelines of play-by-play."""

@@ -1,0 +1,88 @@
+"""One file of the public ASR release, however odd.
+
+Input: `{"segments": {key: [start, end, text]}}`; keys are labels, not numbers.
+Output: segments in the file's order (times in s of the half's own clock), oddities counted.
+Invariant: the file's order is kept, also where keys stand twice; an entry of another shape is
+dropped with a reason; a file of another shape is refused in one line.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from data_prep.common.annotations import NO_TEXT, NO_TIME, seconds
+from data_prep.common.report import Tally
+from data_prep.soccernet.transcript import Segment
+from vlm_tsi.errors import UserError
+from vlm_tsi.files import read_text
+
+NO_ENTRY = "is no list of start, end and text"
+ODD_KEY = "key is not a plain number"
+SAME_KEY = "key stands twice"
+KEY_BACK = "key is out of order"
+_MEND = 'write {"segments": {key: [start, end, text]}}, or leave the file out'
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object whose keys may stand twice."""
+
+
+def read_echo(path: str | Path, half: str, tally: Tally) -> list[Segment]:
+    """Segments of one file; texts may be empty, times reversed.
+
+    Raises:
+        UserError: not UTF-8, not JSON, or not such a file.
+    """
+    entries = _entries(path)
+    _note_keys([key for key, _ in entries], half, tally)
+    return list(_segments(entries, half, tally))
+
+
+def _entries(path: str | Path) -> _Pairs:
+    text = read_text(path)
+    if not text.strip():
+        raise UserError(path, "is an empty file", "fetch it again, or leave it out")
+    try:
+        value = json.loads(text, object_pairs_hook=_Pairs)
+    except json.JSONDecodeError as err:
+        raise UserError(f"{path}:{err.lineno}", f"not JSON ({err.msg})", "fetch it again") from err
+    except (RecursionError, ValueError) as err:  # nested too deep, or a number of 5,000 digits
+        raise UserError(path, "is JSON that cannot be read", "fetch it again") from err
+    named = dict(value) if isinstance(value, _Pairs) else {}
+    if not isinstance(named.get("segments"), _Pairs):
+        raise UserError(path, "has no object of segments", _MEND)
+    return named["segments"]
+
+
+def _note_keys(keys: list[str], half: str, tally: Tally) -> None:
+    seen: set[str] = set()
+    highest = -1
+    for key in keys:
+        where = f"{half} key {key!r}"
+        if key in seen:
+            tally.note(SAME_KEY, where)
+        elif not _NUMBER.fullmatch(key):
+            tally.note(ODD_KEY, where)
+        elif len(key) < 19:
+            if int(key) < highest:
+                tally.note(KEY_BACK, where)
+            highest = max(highest, int(key))
+        seen.add(key)
+
+
+def _segments(entries: _Pairs, half: str, tally: Tally) -> Iterator[Segment]:
+    for key, value in entries:
+        where = f"{half} key {key!r}"
+        if not isinstance(value, list) or isinstance(value, _Pairs) or len(value) != 3:
+            tally.drop(NO_ENTRY, where)
+            continue
+        start, end, text = seconds(value[0]), seconds(value[1]), value[2]
+        if start is None or end is None:
+            tally.drop(NO_TIME, where)
+        elif not isinstance(text, str):
+            tally.drop(NO_TEXT, where)
+        else:
+            yield Segment(start, end, text)

@@ -1,0 +1,260 @@
+"""import-echoes: every oddity of the ASR release, by name."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_prep.common.report import Tally
+from data_prep.soccernet import __main__ as cli
+from data_prep.soccernet import echo_file, echoes, language, loops, repair
+from data_prep.soccernet.loops import repeats
+from data_prep.soccernet.transcript import find_transcripts, read_transcript
+from tests.data_prep.killed import ROOT
+from vlm_tsi.timeline import read_timelines
+
+LINES = (
+    "the ball comes in from the left and is cleared",
+    "now they are under pressure in their own half",
+    "a free kick in a dangerous place for the home side",
+    "he looks up and waits for somebody to move forward",
+)
+GERMAN = (
+    "der Ball kommt von der linken Seite herein und wird geklärt",
+    "jetzt stehen sie in der eigenen Hälfte mächtig unter Druck",
+)
+
+
+def plain(texts, step=3.0):
+    return {str(i): [i * step, i * step + 2.0, text] for i, text in enumerate(texts)}
+
+
+def release(root, files):
+    for name, value in files.items():
+        path = root / name / "1_asr.json"
+        path.parent.mkdir(parents=True)
+        text = value if isinstance(value, str) else json.dumps({"segments": value})
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+def imported(tmp_path, files, *more):
+    out = tmp_path / "out"
+    code = cli.main(
+        [
+            "import-echoes",
+            "--echoes",
+            str(release(tmp_path / "in", files)),
+            "--out",
+            str(out),
+            *more,
+        ]
+    )
+    return code, out, json.loads((out / "report.json").read_text())
+
+
+ODD = {
+    **plain(LINES),
+    "eleven": [20, 22.5, "and so it goes on and on"],
+    "3. 4": [24, 23, "which ends before it starts"],
+    " 470": [30, 31, " "],
+    "5": [33, 34, "♪ …"],
+    "6": [35, "36", "text with a time of text"],
+    "7": [35, 36, None],
+    "8": [35, 36],
+    "11": [26, 27, "and comes back once more"],
+    "9": [-3, -1, "before the video"],
+    "10": [-1, 1, "at the very beginning"],
+}
+
+
+def test_every_oddity_is_counted_by_name(tmp_path):
+    entries = ", ".join(f'"0": [{k}, {k + 1}, "{text}"]' for k, text in enumerate(LINES[:2]))
+    again = f'{{"segments": {{{entries}}}}}'
+    code, out, report = imported(tmp_path, {"v1/odd": ODD, "v1/twice": again})
+    assert code == 0 and report["read"] == report["kept"] + sum(report["dropped"].values())
+    assert report["dropped"] == {
+        echo_file.NO_TEXT: 1,
+        echo_file.NO_TIME: 1,
+        echo_file.NO_ENTRY: 1,
+        repair.JOINED: 1,
+        repair.WORDLESS: 1,
+        repair.BEFORE_ZERO: 1,
+        "text is empty": 1,
+    }
+    assert report["noted"][echo_file.ODD_KEY] == 3
+    assert report["noted"][echo_file.SAME_KEY] == 1
+    assert report["repaired"][repair.UNSORTED] == 1
+    assert report["repaired"][repair.NEGATIVE_START] == 1
+
+
+def test_the_order_of_the_file_is_kept_not_that_of_its_keys(tmp_path):
+    entries = {"9": [0, 1, LINES[0]], "1": [0, 1, LINES[1]], "eleven": [0, 1, LINES[2]]}
+    _, out, report = imported(tmp_path, {"v/m": entries})
+    (timeline,) = read_timelines(out / "timelines.jsonl")
+    assert [u.text for u in timeline.utterances] == list(LINES[:3])
+    assert report["noted"][echo_file.KEY_BACK] == 1
+    assert report["noted"][repair.OVERLAP] == 2
+
+
+def test_versions_of_one_half_do_not_collide_and_nothing_is_scored(tmp_path):
+    name = "england_epl/2014-2015/m"
+    _, out, _ = imported(tmp_path, {f"v1/{name}": plain(LINES), f"v2_en/{name}": plain(LINES)})
+    assert [h for h, _ in find_transcripts(out / "transcripts")] == [
+        f"v1/{name}/1_224p",
+        f"v2_en/{name}/1_224p",
+    ]
+    first, second = read_timelines(out / "timelines.jsonl")
+    assert first.video_path == second.video_path == f"{name}/1_224p.mkv"
+    assert all(u.role == "assistant" and not u.eval for u in first.utterances)
+
+
+def test_files_that_cannot_be_kept_are_lines_of_the_report(tmp_path):
+    files = {
+        "a/good": plain(LINES),
+        "a/void": {},
+        "a/blank": plain(["", " "]),
+        "a/german": plain(GERMAN),
+        "a/names": plain(["Messi", "Suarez"]),
+        "b/broken": '{"segments": {',
+        "b/zero": "",
+        "b/list": "[]",
+        "b/deep": "[" * 100_000,
+        "b/flat": '{"segments": []}',
+    }
+    code, out, report = imported(tmp_path, files)
+    told = report["also"]["file"]
+    assert code == 0 and told["kept"] == 1 and told["read"] == 10
+    assert told["dropped"] == {
+        echoes.UNREADABLE: 5,
+        echoes.NO_SEGMENTS: 1,
+        echoes.NOTHING_LEFT: 1,
+        "other language: de": 1,
+        "too little text to tell its language": 1,
+    }
+    lines = told["examples"][echoes.UNREADABLE]
+    assert len(lines) == 5 and not any(str(tmp_path) in line for line in lines)
+    german = out / "transcripts/a/german/1_224p.json"
+    assert read_transcript(german, "x").status == "other_language"
+    assert report["dropped"][echoes.OTHER] == 2
+
+
+def test_other_languages_on_demand(tmp_path):
+    _, out, report = imported(tmp_path, {"a/g": plain(GERMAN)}, "--languages", "en", "de")
+    assert report["also"]["file"]["kept"] == 1
+
+
+def test_nothing_to_import_is_said_in_one_line(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    argv = ["import-echoes", "--echoes", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    assert cli.main(argv) == 2 and "no file of the ASR release" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_detector_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "py3langid", None)
+    with pytest.raises(Exception, match=r"vlm-tsi\[data\]"):
+        language.need_detector()
+
+
+def test_most_of_the_text_gives_the_language_not_most_of_the_lines():
+    text = [*GERMAN[:1] * 3, *LINES * 20]
+    assert language.detect(text).language == "en"
+    assert language.detect(["Messi"]) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "marks"),
+    [
+        (["Goal!", "goal"], [0, 0]),
+        (["Goal!", "goal", "GOAL"], [0, 1, 1]),
+        (["he will play at the very top"] * 2, [0, 1]),
+        (["a", "b", "a", "b"], [0, 0, 0, 0]),
+        (["a", "b", "a", "b", "a", "b", "a"], [0, 0, 2, 2, 2, 2, 2]),
+        (["a", "b", "c"] * 3 + ["d"], [0, 0, 0, 3, 3, 3, 3, 3, 3, 0]),
+        (["a", "b", "c", "d"] * 3, [0] * 12),
+        ([], []),
+    ],
+)
+def test_loops_are_cut_to_their_first_round(texts, marks):
+    assert repeats(texts) == marks
+
+
+@given(st.lists(st.sampled_from("ab"), max_size=24))
+def test_what_is_marked_repeats_what_stands_one_period_before(texts):
+    marks = repeats(texts)
+    assert all(texts[i] == texts[i - p] for i, p in enumerate(marks) if p)
+    rest = [t for t, p in zip(texts, marks, strict=True) if not p]
+    assert set(rest) == set(texts)
+    runs = [len(list(g)) for _, g in itertools.groupby(texts)]
+    assert any(marks) or max(runs, default=0) < 3
+
+
+def test_a_loops_first_round_keeps_its_own_end():
+    segments = [repair.Segment(float(i), i + 0.5, LINES[0]) for i in range(4)]
+    assert echoes.collapsed(segments, "h", Tally("segment")) == segments[:1]
+    assert loops.normalised(" He's — ON!") == "he s on"
+
+
+def everything(folder):
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and not p.name.startswith(".")
+    }
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    rows = {f"v/m{i:03}": plain(LINES * (20 + i % 7)) for i in range(150)}
+    return release(tmp_path_factory.mktemp("many"), rows)
+
+
+def command(many, out, *more):
+    return [sys.executable, "-m", "data_prep.soccernet", "import-echoes", "--echoes", str(many),
+            "--out", str(out), *more]  # fmt: skip
+
+
+def started(argv):
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, **quiet)
+
+
+def test_killed_and_resumed_or_with_two_workers_the_bytes_are_the_same(many, tmp_path):
+    calm, killed, two = (tmp_path / name for name in ("calm", "killed", "two"))
+    assert started(command(many, calm)).wait(timeout=120) == 0
+    wanted, cut_short = everything(calm), 0
+    for done in (3, 60, 120):
+        run = started(command(many, killed, "--resume"))
+        while run.poll() is None and len(list(killed.rglob("1_224p.json"))) < done:
+            time.sleep(0.005)
+        run.send_signal(signal.SIGKILL)
+        cut_short += run.wait(timeout=60) == -signal.SIGKILL
+        assert everything(killed).items() <= wanted.items()
+    assert cut_short
+    assert started(command(many, killed, "--resume")).wait(timeout=120) == 0
+    assert started(command(many, two, "--workers", "2")).wait(timeout=120) == 0
+    assert everything(killed) == everything(two) == wanted
+
+
+def test_every_real_file_is_read_and_its_oddities_are_named(shared_data, tmp_path):
+    out = tmp_path / "out"
+    real = shared_data / "sn_echoes"
+    assert cli.main(["import-echoes", "--echoes", str(real), "--out", str(out)]) == 0
+    report = json.loads((out / "report.json").read_text())
+    files = report["also"]["file"]
+    assert files["read"] == len(list(real.rglob("*_asr.json")))
+    assert echoes.UNREADABLE not in files["dropped"]
+    values = [json.loads(p.read_text())["segments"] for p in real.rglob("*_asr.json")]
+    assert report["read"] == sum(map(len, values))
+    odd = sum(not key.isdigit() for keys in values for key in keys)
+    assert report["noted"][echo_file.ODD_KEY] == odd > 0
+    assert report["dropped"][echoes.LOOP] > 0 and report["dropped"]["text is empty"] > 0
+    assert any(reason.startswith("other language") for reason in files["dropped"])
