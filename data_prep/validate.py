@@ -10,7 +10,6 @@ utterances, and every video is there and as long as it is said to be.
 """
 
 import argparse
-import json
 import math
 import sys
 from collections import Counter
@@ -23,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 
 from vlm_tsi.errors import UserError, command
-from vlm_tsi.files import read_text
+from vlm_tsi.files import parse_json, read_text
 from vlm_tsi.timeline import Timeline, timeline_from_dict
 
 SLACK = 0.001
@@ -63,12 +62,9 @@ def _check_line(
 ) -> None:
     checked.counts["lines"] += 1
     try:
-        timeline = timeline_from_dict(json.loads(line), where)
+        timeline = timeline_from_dict(parse_json(line, where), where)
     except UserError as err:
         checked.problems.append(str(err))
-        return
-    except (ValueError, RecursionError) as err:
-        checked.problems.append(f"{where}: not JSON ({err})")
         return
     first = seen.setdefault(timeline.video_id, where)
     if first != where:

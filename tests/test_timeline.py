@@ -62,6 +62,18 @@ BAD = {
     "negative duration": ({**GOOD, "duration": -1}, "duration"),
     "utterances are no list": ({**GOOD, "utterances": {}}, "utterances"),
     "utterance is no object": ({**GOOD, "utterances": ["hi"]}, "utterances[0]"),
+    "words are no list": (with_turn(words=5), "words"),
+    "a word is no object": (with_turn(words=[5]), "words[0]"),
+    "a turn's meta is a number": (with_turn(meta=5), "meta"),
+    "a turn's meta is null": (with_turn(meta=None), "meta"),
+    "meta is a list": ({**GOOD, "meta": []}, "meta"),
+    "meta is null": ({**GOOD, "meta": None}, "meta"),
+    "speaker is a number": (with_turn(speaker=7), "speaker"),
+    "system is a list": ({**GOOD, "system": []}, "system"),
+    "a path with NUL": ({**GOOD, "video_path": "a\0.mp4"}, "video_path"),
+    "a time of 400 digits": (with_turn(end=10**399), "end"),
+    "half a surrogate pair": (with_turn(text="Tor \ud83d"), "t.jsonl:3"),
+    "half a pair in the id": ({**GOOD, "video_id": "\udcff"}, "t.jsonl:3"),
     "empty id": ({**GOOD, "video_id": ""}, "video_id"),
 }
 
@@ -73,7 +85,7 @@ def test_a_bad_record_is_refused_with_file_line_field_and_mend(tmp_path, name):
     path.write_text(
         json.dumps(GOOD)
         + "\n\n"
-        + json.dumps({**record, "video_id": record["video_id"] and "b"})
+        + json.dumps({**record, "video_id": record["video_id"].replace("a", "b")})
         + "\n"
     )
     with pytest.raises(UserError) as caught:
@@ -81,6 +93,30 @@ def test_a_bad_record_is_refused_with_file_line_field_and_mend(tmp_path, name):
     message = str(caught.value)
     assert f"{path}:3" in message and field in message and "\n" not in message
     assert caught.value.mend
+
+
+BAD_GENERATED = {
+    "estimated is a string": ({"end_is_estimated": "no"}, "end_is_estimated"),
+    "scheme is a number": ({"scheme": 3}, "scheme"),
+    "fewer than no tokens": ({"num_tokens": -5}, "num_tokens"),
+    "tokens are a bool": ({"num_tokens": True}, "num_tokens"),
+    "a frame before the first": ({"trigger_frame_idx": -2}, "trigger_frame_idx"),
+    "text is null": ({"text": None}, "text"),
+    "an id that is a list": ({"video_id": []}, "video_id"),
+    "a start of 5,000 digits": ({"start": None}, "start"),
+    "closed by nobody": ({"closed_by": "me"}, "closed_by"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_GENERATED)
+def test_a_bad_generated_utterance_is_refused(tmp_path, name):
+    changes, field = BAD_GENERATED[name]
+    path = tmp_path / "g.jsonl"
+    text = json.dumps({"video_id": "a", "start": 0.5, "end": 1.0, "text": "hello"} | changes)
+    path.write_text(text.replace("null", "9" * 5000) if "digits" in name else text)
+    with pytest.raises(UserError, match=r"g\.jsonl:1") as caught:
+        read_generated(path)
+    assert field in str(caught.value) and len(str(caught.value)) < len(str(path)) + 200
 
 
 def test_a_line_that_is_not_json_names_its_line(tmp_path):

@@ -10,12 +10,20 @@ import fcntl
 import glob
 import json
 import os
+import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from vlm_tsi.errors import UserError, os_error
+
+PairsHook = Callable[[list[tuple[str, Any]]], Any]
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MOST_DIGITS = 300
+"""Whole numbers up to here are floats as well."""
+_ODD_NAMES = "backslashreplace"
+"""A file name that is not UTF-8 is written as JSON would write it, not a reason to fail."""
 
 
 def make_folder(path: str | Path) -> Path:
@@ -133,7 +141,7 @@ def _umask() -> int:
 def write_text(path: str | Path, text: str) -> None:
     """Write UTF-8 text whole or not at all."""
     with atomic_path(path) as temp:
-        temp.write_text(text, encoding="utf-8")
+        temp.write_text(text, encoding="utf-8", errors=_ODD_NAMES)
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -144,7 +152,7 @@ def write_json(path: str | Path, value: Any) -> None:
 def write_jsonl(path: str | Path, records: Iterable[dict[str, Any]]) -> int:
     """Write one JSON object a line; returns how many."""
     count = 0
-    with atomic_path(path) as temp, temp.open("w", encoding="utf-8") as out:
+    with atomic_path(path) as temp, temp.open("w", encoding="utf-8", errors=_ODD_NAMES) as out:
         for record in records:
             out.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
             count += 1
@@ -161,12 +169,60 @@ def read_text(path: str | Path) -> str:
         raise os_error(path, err) from err
 
 
-def read_json(path: str | Path) -> Any:
-    """Read one JSON value, or say on which line it breaks."""
+def parse_json(
+    text: str,
+    path: object,
+    line: int = 0,
+    *,
+    hook: PairsHook | None = None,
+    mend: str = "mend this line",
+    allow_surrogates: bool = False,
+) -> Any:
+    """Parse JSON text that comes from outside.
+
+    A number too long for a float becomes infinite, for the schema to refuse.
+
+    Args:
+        text: one JSON value.
+        path: what the error names.
+        line: where in the file the text stands (from 1), if it is one line of it.
+        hook: makes an object of its (name, value) pairs, where a dict will not do.
+        mend: what the error tells to do.
+        allow_surrogates: let halves of surrogate pairs pass, which no UTF-8 file can take.
+
+    Raises:
+        UserError: it is no JSON, is nested too deeply, or holds half a surrogate pair.
+    """
+    where = f"{path}:{line}" if line else path
     try:
-        return json.loads(read_text(path))
+        value = json.loads(text, object_pairs_hook=hook, parse_int=_whole)
+        if not allow_surrogates and _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except json.JSONDecodeError as err:
-        raise UserError(f"{path}:{err.lineno}", f"not JSON ({err.msg})", "mend this line") from err
+        raise UserError(f"{path}:{line or err.lineno}", f"not JSON ({err.msg})", mend) from err
+    except RecursionError as err:
+        raise UserError(where, "not JSON (nested too deeply)", mend) from err
+    except UnicodeEncodeError as err:
+        problem = f"holds half a surrogate pair ({err.object[err.start]!a})"
+        raise UserError(where, problem, "write the whole character") from err
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+def read_json(path: str | Path, hook: PairsHook | None = None) -> Any:
+    """Read one JSON value, or say on which line it breaks."""
+    return parse_json(read_text(path), path, hook=hook)
+
+
+def read_object(path: str | Path) -> dict[str, Any]:
+    """Read one JSON object."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(path, "not a JSON object", "write {…}")
+    return value
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -174,10 +230,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as err:
-            raise UserError(f"{path}:{number}", f"not JSON ({err.msg})", "mend this line") from err
+        value = parse_json(line, path, number)
         if not isinstance(value, dict):
             raise UserError(f"{path}:{number}", "not a JSON object", "write one {…} a line")
         yield number, value

@@ -11,14 +11,13 @@ duration and video path stay behind (give the last two again when reading).
 
 import csv
 import io
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import read_jsonl, read_text, write_json, write_text
+from vlm_tsi.files import read_json, read_jsonl, read_text, write_json, write_text
 from vlm_tsi.timeline import (
     Generated,
     Timeline,
@@ -84,10 +83,7 @@ def _read_unique(path: str | Path) -> dict[str, Any]:
                 raise UserError(path, f"{name!r} stands twice in one object", "keep one of them")
         return dict(pairs)
 
-    try:
-        value = json.loads(read_text(path), object_pairs_hook=unique)
-    except json.JSONDecodeError as err:
-        raise UserError(f"{path}:{err.lineno}", f"not JSON ({err.msg})", "mend this line") from err
+    value = read_json(path, unique)
     if not isinstance(value, dict):
         raise UserError(path, "not a JSON object", "write {video_id: [entries]}")
     return value

@@ -54,8 +54,9 @@ class Utterance:
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
             raise _Bad("role", self.role, "use assistant or user")
-        if not isinstance(self.eval, bool):
-            raise _Bad("eval", self.eval, "use true or false")
+        _check_types(self, eval=bool, meta=Mapping)
+        if self.speaker is not None:
+            _check_types(self, speaker=str)
         _check_text(self.text)
         _check_span(self.start, self.end)
         for i in range(1, len(self.words)):
@@ -75,11 +76,10 @@ class Timeline:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.video_id, str) or not self.video_id:
-            raise _Bad("video_id", self.video_id, "give each video a name")
-        for name in ("video_path", "system"):
-            if not isinstance(getattr(self, name), str):
-                raise _Bad(name, getattr(self, name), "use a string")
+        _check_id(self.video_id)
+        _check_types(self, video_path=str, system=str, meta=Mapping)
+        if "\0" in self.video_path:
+            raise _Bad("video_path", self.video_path, "a path holds no NUL character")
         _check_time("duration", self.duration)
         starts = [u.start for u in self.utterances]
         for i in range(1, len(starts)):
@@ -105,16 +105,14 @@ class Generated:
     scheme: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.video_id, str) or not self.video_id:
-            raise _Bad("video_id", self.video_id, "give each video a name")
-        if not isinstance(self.text, str):
-            raise _Bad("text", self.text, "use a string")
+        _check_id(self.video_id)
+        _check_types(self, text=str, end_is_estimated=bool, scheme=str)
         if self.closed_by not in get_args(ClosedBy):
             raise _Bad("closed_by", self.closed_by, f"use one of {', '.join(get_args(ClosedBy))}")
         for name in ("num_tokens", "trigger_frame_idx"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise _Bad(name, value, "use a whole number")
+            if not isinstance(value, int) or isinstance(value, bool) or value < -1:
+                raise _Bad(name, value, "use a whole number, or -1 for not recorded")
         _check_span(self.start, self.end)
 
 
@@ -124,6 +122,25 @@ class _Bad(ValueError):
     def __init__(self, name: str, value: object, mend: str) -> None:
         self.name, self.value, self.mend = name, value, mend
         super().__init__(f"{name} is {value!r}; {mend}")
+
+
+_MENDS: dict[type, str] = {
+    str: "use a string",
+    bool: "use true or false",
+    Mapping: "use an object {…}",
+}
+
+
+def _check_types(value: object, **types: type) -> None:
+    """Each named field is of its type."""
+    for name, wanted in types.items():
+        if not isinstance(found := getattr(value, name), wanted):
+            raise _Bad(name, found, _MENDS[wanted])
+
+
+def _check_id(video_id: object) -> None:
+    if not isinstance(video_id, str) or not video_id:
+        raise _Bad("video_id", video_id, "give each video a name")
 
 
 def _check_text(text: object) -> None:
@@ -174,7 +191,7 @@ def timeline_from_dict(record: Mapping[str, Any], where: str = "timeline") -> Ti
     _check_keys(record, {"video_id", "video_path", "duration"}, Timeline, where)
     utterances = record.get("utterances", [])
     if not isinstance(utterances, list):
-        raise UserError(where, f"utterances is {utterances!r}", "use a list")
+        raise UserError(where, f"utterances is {utterances!r:.80}", "use a list")
     parts = {k: v for k, v in record.items() if k != "utterances"}
     turns = tuple(
         utterance_from_dict(u, f"{where}: utterances[{i}]") for i, u in enumerate(utterances)
@@ -185,7 +202,10 @@ def timeline_from_dict(record: Mapping[str, Any], where: str = "timeline") -> Ti
 def utterance_from_dict(record: Any, where: str = "utterance") -> Utterance:
     """Check and freeze one utterance's JSON object; `where` stands in the error."""
     _check_keys(record, {"role", "text", "start", "end"}, Utterance, where)
-    words = record.get("words") or []
+    words = record.get("words")
+    words = [] if words is None else words
+    if not isinstance(words, list):
+        raise UserError(where, f"words is {words!r:.80}", "use a list")
     for i, word in enumerate(words):
         _check_keys(word, {"text", "start", "end"}, Word, f"{where}.words[{i}]")
     frozen = tuple(build(Word, w, f"{where}.words[{i}]") for i, w in enumerate(words))
@@ -194,7 +214,7 @@ def utterance_from_dict(record: Any, where: str = "utterance") -> Utterance:
 
 def _check_keys(record: Any, required: set[str], cls: type[Any], where: str) -> None:
     if not isinstance(record, Mapping):
-        raise UserError(where, f"{record!r} is not a JSON object", "write {…}")
+        raise UserError(where, f"{record!r:.80} is not a JSON object", "write {…}")
     for name in sorted(required - record.keys()):
         raise UserError(where, f"{name} is missing", f"add {name}")
     for name in sorted(record.keys() - set(cls.__dataclass_fields__)):
@@ -206,7 +226,7 @@ def build(cls: type[_T], values: Mapping[str, Any], where: str) -> _T:
     try:
         return cls(**values)
     except _Bad as err:
-        raise UserError(where, f"{err.name} is {err.value!r}", err.mend) from err
+        raise UserError(where, f"{err.name} is {err.value!r:.80}", err.mend) from err
 
 
 def generated_from_dict(record: Mapping[str, Any], where: str = "utterance") -> Generated:

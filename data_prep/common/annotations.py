@@ -6,7 +6,6 @@ value never raises, its oddity is given back by name.
 """
 
 import gzip
-import json
 import math
 import os
 import zlib
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vlm_tsi.errors import UserError, os_error
+from vlm_tsi.files import parse_json
 from vlm_tsi.published import estimated_end
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -40,16 +40,7 @@ def read_annotation_file(path: str | Path) -> Any:
         raise UserError(path, "its gzip data is cut short or broken", "fetch it again") from err
     except UnicodeDecodeError as err:
         raise UserError(path, f"byte {err.start} is not UTF-8", "save it as UTF-8") from err
-    return _parsed(path, text)
-
-
-def _parsed(path: str | Path, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as err:
-        raise UserError(f"{path}:{err.lineno}", f"not JSON ({err.msg})", "fetch it again") from err
-    except (RecursionError, ValueError) as err:  # nested too deep, or a number of 5,000 digits
-        raise UserError(path, "is JSON that cannot be read", "fetch it again") from err
+    return parse_json(text, path, mend="fetch it again", allow_surrogates=True)
 
 
 def string(value: object) -> str:

@@ -6,7 +6,6 @@ Invariant: the file's order is kept, also where keys stand twice; an entry of an
 dropped with a reason; a file of another shape is refused in one line.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from data_prep.common.annotations import NO_TEXT, NO_TIME, seconds
 from data_prep.common.report import Tally
 from data_prep.soccernet.transcript import Segment
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import read_text
+from vlm_tsi.files import parse_json, read_text
 
 NO_ENTRY = "is no list of start, end and text"
 ODD_KEY = "key is not a plain number"
@@ -45,12 +44,7 @@ def _entries(path: str | Path) -> _Pairs:
     text = read_text(path)
     if not text.strip():
         raise UserError(path, "is an empty file", "fetch it again, or leave it out")
-    try:
-        value = json.loads(text, object_pairs_hook=_Pairs)
-    except json.JSONDecodeError as err:
-        raise UserError(f"{path}:{err.lineno}", f"not JSON ({err.msg})", "fetch it again") from err
-    except (RecursionError, ValueError) as err:  # nested too deep, or a number of 5,000 digits
-        raise UserError(path, "is JSON that cannot be read", "fetch it again") from err
+    value = parse_json(text, path, hook=_Pairs, mend="fetch it again", allow_surrogates=True)
     named = dict(value) if isinstance(value, _Pairs) else {}
     if not isinstance(named.get("segments"), _Pairs):
         raise UserError(path, "has no object of segments", _MEND)

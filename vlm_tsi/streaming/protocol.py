@@ -82,7 +82,7 @@ def _checked_window(timeline: Timeline) -> tuple[float, float]:
         start, end = (float(t) for t in window)
         if not 0 <= start <= end < math.inf:
             raise ValueError
-    except (TypeError, ValueError) as err:
+    except (TypeError, ValueError, OverflowError) as err:
         problem = f"meta.window is {window!r}"
         raise UserError(timeline.video_id, problem, "use [start, end] in seconds") from err
     return start, end
