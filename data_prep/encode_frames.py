@@ -23,7 +23,7 @@ from pathlib import Path
 from data_prep.common.options import Options, add_options, options_of
 from data_prep.common.report import Tally, print_report, write_report
 from data_prep.common.tasks import map_tasks
-from vlm_tsi.errors import UserError, command, os_error
+from vlm_tsi.errors import Parser, UserError, command, os_error
 from vlm_tsi.files import writable_folder
 from vlm_tsi.timeline import read_timelines
 
@@ -169,7 +169,7 @@ def _name(tally: Tally, reason: str, line: str) -> None:
 
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data_prep.encode_frames",
         description="Store frames' vision features, so that no training decodes video twice.",
         epilog="""What is in the store is always kept, with --resume or without: it is found by

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from data_prep.soccernet.clusters import cluster_datapoints, has_clusters
-from vlm_tsi.errors import UserError, command
+from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import write_json
 from vlm_tsi.published import TOKENS_PER_WORD, read_references
 from vlm_tsi.timeline import Timeline, Utterance
@@ -171,7 +171,7 @@ def show(found: Sequence[Row], console: Console | None = None) -> None:
 
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data_prep.stats",
         description="Table 1 of the paper: size, utterances, tokens and gap of timelines.",
         epilog="Example: python -m data_prep.stats data/soccernet/timelines/test.jsonl",

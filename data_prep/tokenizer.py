@@ -7,7 +7,6 @@ loads, with the special tokens of `TokenSpec`. Invariant: the same files give th
     python -m data_prep.tokenizer --timelines A.jsonl B.jsonl --captions C.jsonl --out DIR
 """
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,8 +14,9 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from vlm_tsi.errors import UserError, command
-from vlm_tsi.files import make_folder, read_jsonl
+from vlm_tsi.captions import read_captions
+from vlm_tsi.errors import Parser, UserError, command
+from vlm_tsi.files import atomic_files
 from vlm_tsi.sequence.tokens import TokenSpec
 from vlm_tsi.timeline import read_timelines
 
@@ -28,8 +28,8 @@ def texts_of(timelines: Sequence[str], captions: Sequence[str]) -> Iterable[str]
             yield timeline.system
             yield from (u.text for u in timeline.utterances)
     for path in captions:
-        for _, record in read_jsonl(path):
-            yield from record["captions"]
+        for record in read_captions(path):
+            yield from record.captions
 
 
 def word_tokenizer(texts: Iterable[str], spec: TokenSpec) -> PreTrainedTokenizerFast:
@@ -49,15 +49,18 @@ def word_tokenizer(texts: Iterable[str], spec: TokenSpec) -> PreTrainedTokenizer
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m data_prep.tokenizer", description="Make a word-level tokenizer."
+    parser = Parser(
+        prog="python -m data_prep.tokenizer",
+        description="Make a word-level tokenizer.",
+        epilog="example: python -m data_prep.tokenizer --timelines train.jsonl --out tokenizer",
     )
     parser.add_argument("--timelines", nargs="+", default=[], metavar="FILE")
     parser.add_argument("--captions", nargs="+", default=[], metavar="FILE")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
     args = parser.parse_args(argv)
     tokenizer = word_tokenizer(texts_of(args.timelines, args.captions), TokenSpec())
-    tokenizer.save_pretrained(make_folder(args.out))
+    with atomic_files(args.out) as folder:
+        tokenizer.save_pretrained(folder)
     print(f"{args.out}: {len(tokenizer)} tokens")
     return 0
 

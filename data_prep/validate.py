@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from vlm_tsi.errors import UserError, command
+from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import parse_json, read_text
 from vlm_tsi.timeline import Timeline, timeline_from_dict
 
@@ -132,7 +132,7 @@ def _length(path: Path) -> float | str | None:
 
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data_prep.validate",
         description="Check that timelines keep their contracts; exit code 2 with a list if not.",
         epilog="Give files that share ids (timelines.jsonl and its splits) in runs of their own. "

@@ -9,7 +9,6 @@ videos are kept, so a stopped run goes on where it was; seeds of different split
     python -m data_prep.worlds {signals,assembly} --out DIR --count N --seed S
 """
 
-import argparse
 import hashlib
 import multiprocessing
 import re
@@ -23,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 
 from vlm_tsi import worlds
-from vlm_tsi.errors import UserError, command
+from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import make_folder, read_json, write_json, write_jsonl
 from vlm_tsi.timeline import write_timelines
 from vlm_tsi.video.writer import write_mp4
@@ -178,7 +177,7 @@ def _captions(clip: Clip) -> dict[str, object]:
 @command
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse the command line, build, and say how long it took."""
-    parser = argparse.ArgumentParser(prog="data_prep.worlds", description="Render a world.")
+    parser = Parser(prog="python -m data_prep.worlds", description="Render a world.")
     parser.add_argument("world", choices=sorted(WORLDS))
     parser.add_argument("--out", required=True, type=Path, help="folder of this split")
     parser.add_argument("--count", required=True, type=int, help="number of clips")

@@ -11,7 +11,6 @@ Invariant: both schemes start from the same base weights, see the same data for 
 number of updates, and are streamed over the same held-out clips.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from eval.demo_plan import PRESETS, SCHEMES, WORLDS
 from eval.demo_score import finish
 from eval.demo_steps import CORES, Steps, python, train
 from eval.demo_stream import Place, stream_test, sweep_threshold
-from vlm_tsi.errors import UserError, command
+from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import make_folder
 from vlm_tsi.scoring.embed import find_embedder
 
@@ -122,7 +121,7 @@ def check_place() -> None:
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m eval.demo",
         description=__doc__.split("\n")[0] if __doc__ else "",
         epilog="example: python -m eval.demo --preset smoke --out runs/smoke",

@@ -16,7 +16,7 @@ from typing import Any, get_args
 from rich.console import Console
 from rich.table import Table
 
-from vlm_tsi.errors import UserError, command
+from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import write_json
 from vlm_tsi.published import read_predictions, read_references
 from vlm_tsi.scoring.content import content_accuracy
@@ -67,7 +67,7 @@ HELP = {
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m eval.tglg",
         description=__doc__.split("\n")[0],
         epilog=EXAMPLES,

@@ -1,7 +1,10 @@
 """infer_stream.py end to end on a tiny random model: files, workers, bad input."""
 
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +13,15 @@ import pytest
 
 from infer_stream import main
 from tests.tiny import save_tiny, tiny_video
+from vlm_tsi.errors import UserError
 from vlm_tsi.streaming import batch
 from vlm_tsi.streaming.batch import stream_datapoints
-from vlm_tsi.timeline import Timeline, Utterance, read_generated, write_timelines
+from vlm_tsi.streaming.display import Display
+from vlm_tsi.streaming.spool import SPOOL, Spool, check_output
+from vlm_tsi.timeline import Generated, Timeline, Utterance, read_generated, write_timelines
 from vlm_tsi.video.reader import iter_frames
 
+ROOT = Path(__file__).resolve().parents[1]
 WARM = ["--temperature", "0.2", "--seed", "1", "--max-tokens", "9"]
 
 
@@ -187,6 +194,10 @@ CASES = {
     "no workers": (["--timeline", "{house}/points.jsonl", "--workers", "0"], "workers"),
     "mixed": (["--timeline", "{house}/points.jsonl", "--realtime"], "--realtime"),
     "all bad": (["--timeline", "{house}/bad.jsonl"], "none of its 1"),
+    "workers for a video": (["{house}/clip0.mp4", "--workers", "0"], "--workers"),
+    "a store for a video": (["{house}/clip0.mp4", "--store", "x"], "--store"),
+    "no out": (["{house}/clip0.mp4", "--out", ""], "--out"),
+    "bytes as text": (["{house}/clip0.mp4", "--system", "caf\udce9"], "system"),
     "no place": (["{house}/clip0.mp4", "--out", "{house}/zero.mp4/out"], "zero.mp4/out"),
 }
 
@@ -218,10 +229,12 @@ def test_a_bad_window_fails_its_datapoint_alone(house, tmp_path, capsys):
 @pytest.mark.parametrize("points", [[], [point(0, "gone.mp4")]], ids=["empty", "no video"])
 def test_a_run_that_streams_nothing_keeps_an_earlier_runs_output(points, house, tmp_path, capsys):
     words = ["--model", house / "model", "--out", tmp_path / "out", "--timeline"]
-    assert infer(*words, house / "points.jsonl") == 0
+    changing = house / "changing.jsonl"
+    write_timelines(changing, [point(0)])
+    assert infer(*words, changing) == 0
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
-    write_timelines(house / "nothing.jsonl", points)
-    assert infer(*words, house / "nothing.jsonl") == 2
+    write_timelines(changing, points)
+    assert infer(*words, changing) == 2
     assert f"none of its {len(points)} datapoints" in capsys.readouterr().err.splitlines()[-1]
     assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == before
 
@@ -241,9 +254,96 @@ def test_a_full_disk_leaves_no_half_file(house, tmp_path, capsys, monkeypatch):
         raise OSError(28, "No space left on device", str(tmp_path / "clip0.srt"))
 
     monkeypatch.setattr("vlm_tsi.streaming.outputs.write_text", full)
-    assert infer(house / "clip0.mp4", "--model", house / "model", "--out", tmp_path) == 2
+    words = ("--model", house / "model", "--out", tmp_path, *WARM)
+    assert infer(house / "clip0.mp4", *words) == 2
     assert "No space left" in capsys.readouterr().err.splitlines()[-1]
-    assert [p.name for p in tmp_path.iterdir()] == ["utterances.jsonl"]
+    left = {"utterances.jsonl", "utterances.unfinished.jsonl"}  # nothing said is lost
+    assert {p.name for p in tmp_path.iterdir()} == left
+    assert read_generated(tmp_path / min(left)) == read_generated(tmp_path / max(left)) != []
+
+
+def test_one_folder_holds_one_videos_results(house, tmp_path, capsys):
+    words = ("--model", house / "model", "--out", tmp_path, *WARM)
+    assert infer(house / "clip0.mp4", *words) == 0
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    assert infer(house / "clip0.mp4", *words) == 0  # again is fine
+    for other in (["clip1.mp4"], ["--timeline", "points.jsonl"]):
+        words_of = [w if w.startswith("--") else house / w for w in other]
+        assert infer(*words_of, *words) == 2
+        assert "holds what was said over" in capsys.readouterr().err.splitlines()[-1]
+    assert before["utterances.jsonl"] == (tmp_path / "utterances.jsonl").read_bytes()
+
+
+def test_a_folder_of_unknown_results_is_left_alone(tmp_path):
+    (tmp_path / "utterances.jsonl").write_text("")
+    for facts in ("", "[]", '{"video": 5}', '{"video": "other.mp4"}'):
+        (tmp_path / "run.json").write_text(facts)
+        with pytest.raises(UserError, match="holds what was said"):
+            check_output(tmp_path, "clip.mp4")
+
+
+def test_a_cameras_results_are_never_replaced(tmp_path):
+    check_output(tmp_path, "0", is_live=True)
+    spool = Spool(tmp_path)
+    spool.add(Generated("live", 0.0, 1.0, "hello"))
+    with pytest.raises(UserError, match="was killed"):
+        check_output(tmp_path, "0", is_live=True)
+    spool.remove()
+    (tmp_path / "utterances.jsonl").write_text("")
+    (tmp_path / "run.json").write_text('{"video": "0"}')
+    with pytest.raises(UserError, match="said over 0"):
+        check_output(tmp_path, "0", is_live=True)
+
+
+def test_each_utterance_is_on_the_disk_when_it_has_ended(tmp_path):
+    spool, said = Spool(tmp_path), [Generated("a", i, i + 1.0, f"word {i}") for i in range(3)]
+    for i, spoken in enumerate(said):
+        spool.add(spoken)
+        assert read_generated(tmp_path / SPOOL) == said[: i + 1]
+    spool.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_ends_the_spooling_and_not_the_stream():
+    spool = Spool(Path("/proc"))  # takes no file, not even of root
+    for _ in range(2):
+        spool.add(Generated("a", 0.0, 1.0, "hello"))
+    assert spool.problem is not None and SPOOL in spool.problem
+    spool.remove()
+
+
+def test_sigterm_writes_the_files_and_says_so(house, tmp_path, monkeypatch):
+    at = Display.at
+    monkeypatch.setattr(Display, "at", lambda self, t: at(self, t) or raise_at(t, 1.5))
+    code = infer(house / "clip0.mp4", "--model", house / "model", "--out", tmp_path, *WARM)
+    facts = json.loads((tmp_path / "run.json").read_text())
+    assert (code, facts["frames"], facts["interrupted"]) == (128 + signal.SIGTERM, 4, True)
+    assert len(read_generated(tmp_path / "utterances.jsonl")) == facts["utterances"] > 0
+
+
+def raise_at(time: float, when: float) -> None:
+    if time == when:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_closed_stdout_ends_the_stream_and_the_files_are_written(house, tmp_path):
+    words = [house / "clip0.mp4", "--model", house / "model", "--out", tmp_path, *WARM]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "infer_stream.py", *map(str, words)], cwd=ROOT, stdout=writer,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == 128 + signal.SIGPIPE and "Traceback" not in done.stderr
+    assert read_generated(tmp_path / "utterances.jsonl")
+
+
+def test_datapoints_note_the_settings_they_were_streamed_with(house, tmp_path):
+    assert infer("--timeline", house / "points.jsonl", "--model", house / "model",
+                 "--out", tmp_path) == 0  # fmt: skip
+    settings = json.loads((tmp_path / "run.json").read_text())["settings"]
+    assert (settings["policy"], settings["fps"], settings["onset"]) == ("tsi", 2.0, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.lessons import Lessons, furthest, make_lessons, weights
-from vlm_tsi.config import TrainConfig, parse_train_config
+from vlm_tsi.config import TrainConfig, parse_train_config, train_parser
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_json, read_jsonl
 
@@ -68,6 +68,12 @@ def test_reading_a_config_loads_no_torch() -> None:
         ("data.fps=-1", "data.fps"),
         ("lora.dropout=1.5", "lora.dropout"),
         ("lora.rank=-1", "lora.rank"),
+        ("run.seed=-1", "run.seed"),
+        ("run.seed=4294967296", "run.seed"),
+        ("data.limit=-1", "data.limit"),
+        ("optim.max_grad_norm=-1", "optim.max_grad_norm"),
+        ("optim.lr=inf", "optim.lr"),
+        ("optim.lr=nan", "optim.lr"),
         ("data.captions=[y.jsonl]", "data.captions"),
         ("optim.epochs=0", "optim.epochs"),
         ("scheme.silence_weight=-1", "silence_weight"),
@@ -76,6 +82,27 @@ def test_reading_a_config_loads_no_torch() -> None:
 )
 def test_a_bad_value_names_its_key(word: str, named: str) -> None:
     assert named in refused([*DATA, word])
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "frame_size=32",
+        "pool=2",
+        "tokens_per_second=9.0",
+        "vision.path=x",
+        "tokenizer=x",
+        "merge=true",
+    ],
+)
+def test_what_the_base_settles_cannot_be_set_beside_it(word: str) -> None:
+    told = refused([*DATA, "model.base=runs/base", f"model.{word}"])
+    assert f"model.{word.split('=')[0].split('.')[0]}" in told and "settled by model.base" in told
+
+
+def test_help_has_a_heading_for_every_group() -> None:
+    text = train_parser().format_help()
+    assert "<class" not in text and "LoRA on all linear layers" in text
 
 
 def test_an_unknown_key_in_a_file_is_named(tmp_path: Path) -> None:

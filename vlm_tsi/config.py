@@ -5,8 +5,11 @@ Invariant: an unknown key, a wrong type or an impossible value stops here, in on
 names the key, before anything is loaded.
 """
 
+import math
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from importlib import import_module
 from typing import Any, Literal
 
 import jsonargparse
@@ -118,9 +121,11 @@ _POSITIVE = {
 _NOT_NEGATIVE = {
     "model": ("pool",),
     "lora": ("rank",),
-    "optim": ("warmup", "weight_decay"),
-    "run": ("workers",),
+    "optim": ("warmup", "weight_decay", "max_grad_norm"),
+    "run": ("workers", "seed"),
 }
+_BASES_OWN = tuple(f.name for f in fields(ModelConfig) if f.name not in ("base", "train_vision"))
+_MOST_SEEDS = 2**32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,19 +150,49 @@ class TrainConfig:
             self._check(room, keys, lambda value: value >= 0, "must be >= 0")
         if not 0 <= self.lora.dropout < 1:
             raise ValueError("lora.dropout: must be >= 0 and < 1")
+        if self.data.limit is not None and self.data.limit < 1:
+            raise ValueError(f"data.limit: must be > 0, not {self.data.limit}")
+        if self.run.seed >= _MOST_SEEDS:
+            raise ValueError(f"run.seed: must be below {_MOST_SEEDS}, not {self.run.seed}")
+        self._check_base()
+
+    def _check_base(self) -> None:
+        """Nothing that a base settles may be set beside it: it would not be heard."""
+        if self.model.base is None:
+            return
+        default = ModelConfig()
+        for name in _BASES_OWN:
+            if getattr(self.model, name) != getattr(default, name):
+                raise ValueError(f"model.{name}: is settled by model.base; leave it out")
 
     def _check(
         self, room: str, keys: Sequence[str], is_good: Callable[[float], bool], rule: str
     ) -> None:
         for key in keys:
-            if not is_good(value := getattr(getattr(self, room), key)):
+            value = getattr(getattr(self, room), key)
+            if not math.isfinite(value) or not is_good(value):
                 raise ValueError(f"{room}.{key}: {rule}, not {value}")
+
+
+class _Parser(jsonargparse.ArgumentParser):
+    """Its help has each class' first sentence over the class' keys."""
+
+    def format_help(self, formatter: Any = None) -> str:
+        """The help text, headings in words."""
+        text = super().format_help(formatter).replace("Path to a configuration file.", "a YAML file of it")
+        return re.sub(r"<class '([\w.]+)\.(\w+)'>", self._heading, text)
+
+    @staticmethod
+    def _heading(found: re.Match[str]) -> str:
+        described = getattr(import_module(found[1]), found[2])
+        return str(described.__doc__).split("\n")[0].rstrip(".")
 
 
 def train_parser() -> jsonargparse.ArgumentParser:
     """The parser behind train.py."""
-    parser = jsonargparse.ArgumentParser(
+    parser = _Parser(
         prog="train.py",
+        usage="train.py --config FILE [key=value …]",
         description="Train a VLM-TSI or a turn-based baseline.",
         epilog="example: accelerate launch train.py --config configs/demo/tsi.yaml optim.lr=3e-4",
         exit_on_error=False,

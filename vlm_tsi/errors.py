@@ -5,10 +5,13 @@ user's (bad file, bad option, missing package) ends as one line on stderr and ex
 never as a traceback; a mistake of ours keeps its traceback.
 """
 
+import argparse
+import errno
 import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 
 class UserError(Exception):
@@ -21,6 +24,19 @@ class UserError(Exception):
     def __reduce__(self) -> tuple[type["UserError"], tuple[str, str, str]]:
         """Travel whole from a worker process to its parent."""
         return UserError, (self.thing, self.problem, self.mend)
+
+
+class Parser(argparse.ArgumentParser):
+    """Command-line options; a bad one is a UserError."""
+
+    def error(self, message: str) -> NoReturn:
+        """One line that names the command and its help."""
+        raise UserError(self.prog, message, f"see {self.prog} --help")
+
+
+def is_disk_full(err: BaseException) -> bool:
+    """Whether a library's error says that the disk is full (not all of them raise OSError)."""
+    return getattr(err, "errno", None) == errno.ENOSPC or "No space left" in str(err)
 
 
 def os_error(path: str | Path, err: OSError) -> UserError:

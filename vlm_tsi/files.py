@@ -6,17 +6,19 @@ behind and raises a UserError that names the path.
 """
 
 import contextlib
+import errno
 import fcntl
 import glob
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vlm_tsi.errors import UserError, os_error
+from vlm_tsi.errors import UserError, is_disk_full, os_error
 
 PairsHook = Callable[[list[tuple[str, Any]]], Any]
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -97,6 +99,33 @@ def _remove_stale(temp: Path) -> None:
             temp.unlink()
         finally:
             os.close(handle)
+
+
+@contextlib.contextmanager
+def atomic_files(folder: str | Path) -> Iterator[Path]:
+    """Yield an empty folder; on success its files move into `folder`, over those of their names.
+
+    For libraries that write several files of their own naming.
+
+    Raises:
+        UserError: they cannot be written (a full disk, no permission).
+    """
+    target = writable_folder(folder)
+    aside = target / ".unfinished"
+    try:
+        shutil.rmtree(aside, ignore_errors=True)  # a killed process left it
+        aside.mkdir()
+        yield aside
+        for file in sorted(aside.iterdir()):
+            os.replace(file, target / file.name)
+    except OSError as err:
+        raise os_error(target, err) from err
+    except Exception as err:  # libraries in other languages have no OSError
+        if not is_disk_full(err):
+            raise
+        raise os_error(target, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) from err
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 @contextlib.contextmanager

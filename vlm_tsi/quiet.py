@@ -1,7 +1,8 @@
 """Keeps other libraries' notices off a command's output.
 
-Input: nothing. Output: nothing. Invariant: errors still show; only deprecation notices and
-the bars for loading and saving weights are silenced, in this process.
+Input: nothing. Output: nothing. Invariant: errors still show; only deprecation notices,
+peft's on what our adapters do on purpose, and the bars for loading and saving weights are
+silenced, in this process.
 """
 
 import warnings
@@ -15,3 +16,5 @@ def quiet_libraries() -> None:
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     warnings.filterwarnings("ignore", category=FutureWarning, module="peft")
+    for notice in ("Could not find a config file in", "Setting `save_embedding_layers`"):
+        warnings.filterwarnings("ignore", notice, UserWarning)

@@ -15,14 +15,14 @@ from data_prep.common.report import Tally, print_report, write_report
 from data_prep.goalstep import annotation, dialogue
 from data_prep.goalstep.rewrite import KEY, Rewriter
 from data_prep.goalstep.turns import Video, count, timeline
-from vlm_tsi.errors import UserError, command
+from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import writable_folder, write_json
 from vlm_tsi.timeline import Timeline, write_timelines
 
 
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data_prep.goalstep",
         description="Goal-Step's steps, or a streaming dialogue, as timelines of guidance.",
         epilog="""Without rewriting it takes seconds, so a run is whole or not at all: --resume is

@@ -14,7 +14,7 @@ from data_prep.common.options import add_options, options_of
 from data_prep.common.report import print_report, write_report
 from data_prep.holoassist import table
 from data_prep.holoassist.videos import Corpus, eval_turns, read_videos
-from vlm_tsi.errors import UserError, command
+from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import writable_folder, write_json
 from vlm_tsi.timeline import write_timelines
 from vlm_tsi.worlds.datapoints import Rules, datapoints
@@ -22,7 +22,7 @@ from vlm_tsi.worlds.datapoints import Rules, datapoints
 
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data_prep.holoassist",
         description="HoloAssist's dialogues as timelines, its corrections as datapoints.",
         epilog="""It takes seconds, so a run is whole or not at all: --resume is accepted, and

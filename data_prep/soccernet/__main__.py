@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
-from vlm_tsi.errors import command
+from vlm_tsi.errors import Parser, command
 
 PROG = "python -m data_prep.soccernet"
 
@@ -67,7 +67,7 @@ def _module(step: str) -> ModuleType:
 
 def parser_of(step: str) -> argparse.ArgumentParser:
     """The command line of one step."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"{PROG} {step}",
         description=STEPS[step].help,
         epilog=f"Example: {PROG} {step} {STEPS[step].example}",
@@ -79,7 +79,7 @@ def parser_of(step: str) -> argparse.ArgumentParser:
 def _overview() -> argparse.ArgumentParser:
     lines = [f"  {name:14} {step.help}" for name, step in STEPS.items()]
     examples = [f"  {PROG} {name} {step.example}" for name, step in STEPS.items()]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=PROG,
         usage=f"{PROG} STEP …",
         description="SoccerNet: commentary of football matches -> timelines of play-by-play.\n\n"

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from itertools import islice
 
 import pytest
 
@@ -11,9 +12,10 @@ from tests.tiny import save_tiny, tiny_video
 from vlm_tsi.errors import UserError
 from vlm_tsi.model.loading import load_checkpoint
 from vlm_tsi.streaming.keyboard import TypedLines, is_at_terminal
-from vlm_tsi.streaming.live import Watcher, latency_at, stream_live, stream_name
+from vlm_tsi.streaming.live import STOPS, Watcher, latency_at, stream_live, stream_name
 from vlm_tsi.streaming.newest import Newest
 from vlm_tsi.streaming.settings import StreamSettings
+from vlm_tsi.video.reader import open_source
 
 TALKATIVE = StreamSettings(policy="turn_based", threshold=0.99, max_tokens=5)
 
@@ -94,13 +96,58 @@ def test_real_time_drops_what_has_gone_stale(loaded, short):
     assert result.frames + result.log.dropped == 5
 
 
-def test_ctrl_c_keeps_what_was_said(loaded, clip):
-    before = signal.getsignal(signal.SIGINT)
-    stop = Notes(at=lambda t: signal.raise_signal(signal.SIGINT) if t == 1.0 else None)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_stream_and_keeps_what_was_said(loaded, clip, number):
+    before = [signal.getsignal(s) for s in STOPS]
+    stop = Notes(at=lambda t: signal.raise_signal(number) if t == 1.0 else None)
     result = stream_live(loaded, clip, TALKATIVE, watcher=stop)
-    assert (result.interrupted, result.frames, result.seconds) == (True, 3, 1.5)
+    assert (result.stopped_by, result.frames, result.seconds) == (number, 3, 1.5)
     assert result.recorder.finished
-    assert signal.getsignal(signal.SIGINT) is before
+    assert [signal.getsignal(s) for s in STOPS] == before
+
+
+def test_an_ignored_hang_up_stays_ignored(loaded, clip):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = Notes(at=lambda t: signal.raise_signal(signal.SIGHUP))
+        result = stream_live(loaded, clip, TALKATIVE, watcher=stop)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (result.stopped_by, result.frames) == (0, 6)
+
+
+def test_a_second_signal_is_as_always(loaded, clip):
+    twice = Notes(at=lambda t: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+    with pytest.raises(KeyboardInterrupt):
+        stream_live(loaded, clip, TALKATIVE, watcher=twice)
+
+
+def test_the_stream_ends_when_nobody_listens(loaded, clip):
+    gone = Notes(at=lambda t: setattr(gone, "is_gone", t == 1.0))
+    result = stream_live(loaded, clip, TALKATIVE, watcher=gone)
+    assert (result.stopped_by, result.frames) == (signal.SIGPIPE, 3)
+
+
+def test_a_source_that_breaks_keeps_what_was_said(loaded, clip, monkeypatch):
+    def breaks(*args, **options):
+        yield from islice(open_source(*args, **options), 3)
+        raise UserError("camera", "is gone", "plug it in")
+
+    monkeypatch.setattr("vlm_tsi.streaming.live.open_source", breaks)
+    kept = []
+    result = stream_live(loaded, clip, TALKATIVE, spool=kept.append)
+    assert "camera is gone" in str(result.broken).replace(":", "")
+    assert kept == result.recorder.finished != [] and result.frames == 3
+
+
+def test_a_source_without_a_frame_is_an_error(loaded, monkeypatch):
+    def breaks(*args, **options):
+        raise UserError("camera", "is gone", "plug it in")
+        yield
+
+    monkeypatch.setattr("vlm_tsi.streaming.live.open_source", breaks)
+    with pytest.raises(UserError, match="camera"):
+        stream_live(loaded, "0", TALKATIVE)
 
 
 def test_names():

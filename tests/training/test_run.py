@@ -17,7 +17,8 @@ from vlm_tsi.files import claimed, read_jsonl
 from vlm_tsi.model.loading import load_checkpoint
 from vlm_tsi.timeline import Timeline, Utterance, write_timelines
 from vlm_tsi.training import run as run_room
-from vlm_tsi.training.run import resume_point, run_training
+from vlm_tsi.training.checks import resume_point
+from vlm_tsi.training.run import run_training
 
 LORA = {"lora__rank": 4, "lora__alpha": 8, "lora__dropout": 0.1}
 
@@ -153,6 +154,57 @@ def test_a_half_written_checkpoint_is_passed_over(lessons: Lessons, tmp_path: Pa
     assert resume_point(config, tmp_path) == str(tmp_path / "checkpoint-3")
 
 
+def test_folders_that_only_look_like_checkpoints_are_passed_over(
+    lessons: Lessons, tmp_path: Path
+) -> None:
+    for name in ("checkpoint-abc", "checkpoint-", "checkpoint-best"):
+        (tmp_path / name).mkdir()
+    assert resume_point(lessons.config(tmp_path), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"lora__rank": 2}, "lora.rank: is 2, the run in .* began with 4"),
+        ({"optim__lr": 1e-2}, "optim.lr: is 0.01"),
+        ({"run__seed": 7}, "run.seed: is 7"),
+    ],
+)
+def test_a_run_goes_on_only_with_its_own_settings(
+    lessons: Lessons, tmp_path: Path, change: dict, told: str
+) -> None:
+    settings = {"lora__rank": 4, "run__save_steps": 2, "optim__max_steps": 2}
+    assert run_training(lessons.config(tmp_path, **settings)) == 0
+    with pytest.raises(UserError, match=told):
+        run_training(lessons.config(tmp_path, **{**settings, **change, "run__resume": "true"}))
+    longer = {**settings, "optim__max_steps": 3, "run__log_steps": 2, "run__resume": "true"}
+    assert run_training(lessons.config(tmp_path, **longer)) == 0
+
+
+def test_data_without_anything_to_learn_is_said(lessons: Lessons, tmp_path: Path) -> None:
+    silent = [Timeline("a", str(lessons.folder / "0.mp4"), 3.0)]
+    write_timelines(tmp_path / "silent.jsonl", silent)
+    config = lessons.config(
+        tmp_path, data__timelines=f"[{tmp_path / 'silent.jsonl'}]", scheme__silence_weight=0
+    )
+    with pytest.raises(UserError, match="none of 1 samples has anything to learn"):
+        run_training(config)
+
+
+def test_a_rank_above_the_models_width_is_refused(lessons: Lessons, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="lora.rank: is 999999, the language model's width 32"):
+        run_training(lessons.config(tmp_path, lora__rank=999999))
+
+
+@pytest.mark.parametrize("text", [None, "[]", "{"])
+def test_a_deepspeed_file_is_looked_at_first(lessons: Lessons, tmp_path: Path, text) -> None:
+    path = tmp_path / "ds.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=r"ds\.json"):
+        run_training(lessons.config(tmp_path, run__deepspeed=path, model__base="/no"))
+
+
 def test_resuming_without_a_checkpoint_begins(lessons: Lessons, tmp_path: Path) -> None:
     assert resume_point(lessons.config(tmp_path, run__resume="true"), tmp_path) is None
 
@@ -190,7 +242,7 @@ def test_a_loss_that_is_no_number_ends_the_run(lessons: Lessons, tmp_path: Path)
 
 
 def test_nothing_to_train_on_is_said(lessons: Lessons, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no sample"):
+    with pytest.raises(UserError, match="holds no sample.*longer than 3 positions"):
         run_training(lessons.config(tmp_path, data__max_positions=3))
 
 

@@ -15,8 +15,15 @@ from typing import Any
 from safetensors import SafetensorError
 from transformers import AutoTokenizer, PreTrainedModel
 
-from vlm_tsi.errors import UserError
-from vlm_tsi.files import read_json
+from vlm_tsi.errors import UserError, is_disk_full
+from vlm_tsi.files import read_object
+from vlm_tsi.model.checks import (
+    check_config,
+    check_frames,
+    check_parts,
+    check_shapes,
+    check_vocabulary,
+)
 from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.vlm import VlmTsiModel
 from vlm_tsi.video.features import content_key
@@ -46,31 +53,73 @@ def load_checkpoint(folder: str | Path, base: str | Path | None = None) -> Loade
     return Loaded(load_model(path, base).eval(), load_tokenizer(path))
 
 
-def load_model(path: Path, base: str | Path | None = None) -> VlmTsiModel:
-    """A whole model, or an adapter merged into its base (which may itself be an adapter)."""
+def load_model(
+    path: Path, base: str | Path | None = None, above: tuple[Path, ...] = ()
+) -> VlmTsiModel:
+    """A whole model, or an adapter merged into its base (which may itself be an adapter).
+
+    Args:
+        path: its folder.
+        base: the base's folder, where the adapter's own note of it is out of date.
+        above: the adapters whose base this is.
+    """
+    if path.resolve() in above:
+        raise UserError(path, "is its own base", "name the model it was trained on with --base")
     if (path / "adapter_config.json").is_file():
-        model: VlmTsiModel = _load_adapter(path, base).merge_and_unload()
-        return model
+        merged: VlmTsiModel = _load_adapter(path, base, above).merge_and_unload()
+        return merged
     return load_whole(path)
 
 
 def load_whole(path: Path) -> VlmTsiModel:
     """Load a whole model's folder."""
-    check_architecture(path)
+    config = config_at(path)
     if not list(path.glob("*.safetensors")):
         raise UserError(path, "holds no .safetensors file", "name a finished checkpoint")
     try:
+        check_shapes(config, path)
         loaded: Any = VlmTsiModel.from_pretrained(
-            path, local_files_only=True, output_loading_info=True
+            path, config=config, local_files_only=True, output_loading_info=True
         )
-    except (OSError, RuntimeError, ValueError, SafetensorError) as err:
+    except _FOREIGN as err:
         raise UserError(path, f"cannot be loaded ({err})", "name a whole checkpoint") from err
     model: VlmTsiModel = loaded[0]
-    absent = sorted(loaded[1]["missing_keys"])
-    if absent:
+    if absent := sorted(loaded[1]["missing_keys"]):
         problem = f"{len(absent)} weights are missing, {absent[0]} first"
         raise UserError(path, problem, "train it anew or copy it again")
+    check_vocabulary(model, path / "config.json")
+    check_frames(model, path / "config.json")
     return model
+
+
+_FOREIGN = (OSError, RuntimeError, ValueError, TypeError, AttributeError, KeyError, SafetensorError)
+"""What libraries raise on files that do not hold what they should."""
+
+
+def config_at(path: Path) -> VlmTsiConfig:
+    """The config in a checkpoint's folder, checked.
+
+    Raises:
+        UserError: none there, of another architecture, or one that no stream can run with.
+    """
+    check_architecture(path)
+    where = path / "config.json"
+    check_parts(read_object(where), where)
+    try:
+        config: VlmTsiConfig = VlmTsiConfig.from_pretrained(path, local_files_only=True)
+    except Exception as err:  # it is built from the file's words by several libraries
+        line = (str(err).splitlines() or [type(err).__name__])[0]
+        raise UserError(where, f"cannot be used ({line})", "copy it again") from err
+    check_config(config, where)
+    return config
+
+
+def checkpoint_config(folder: str | Path, base: str | Path | None = None) -> VlmTsiConfig:
+    """The config that a checkpoint streams with, without loading a weight."""
+    path = Path(folder)
+    if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
+        return checkpoint_config(_base_of(path, base))
+    return config_at(path)
 
 
 def check_architecture(path: Path) -> None:
@@ -81,29 +130,32 @@ def check_architecture(path: Path) -> None:
         raise UserError(
             path, problem, "name the folder that training wrote, e.g. runs/demo/tsi/model"
         )
-    kind = read_json(config).get("model_type")
+    kind = read_object(config).get("model_type")
     if kind != VlmTsiConfig.model_type:
         problem = f"holds a {kind!r} model, not {VlmTsiConfig.model_type!r}"
         raise UserError(path, problem, "name a VLM-TSI checkpoint, or train one on this backbone")
 
 
-def _load_adapter(path: Path, base: str | Path | None) -> Any:
+def _base_of(adapter: Path, base: str | Path | None) -> Path:
+    named = base or read_object(adapter / "adapter_config.json").get("base_model_name_or_path")
+    return find_base(adapter, named)
+
+
+def _load_adapter(path: Path, base: str | Path | None, above: tuple[Path, ...]) -> Any:
     from peft import PeftModel
 
     if not (path / "adapter_model.safetensors").is_file():
         raise UserError(path, "holds no adapter_model.safetensors", "name a finished checkpoint")
-    named = base or read_json(path / "adapter_config.json").get("base_model_name_or_path")
-    base_path = find_base(path, named)
-    check_base(path, base_path)
-    model = load_model(base_path)
+    base_path = _base_of(path, base)
+    if base_path.resolve() != path.resolve():
+        check_base(path, base_path)
+    model = load_model(base_path, above=(*above, path.resolve()))
     model.untie()  # as it was when the adapter was made
-    config = path / "config.json"
-    if config.is_file():
-        check_architecture(path)
-        model.config = VlmTsiConfig.from_pretrained(path)
+    if (path / "config.json").is_file():
+        model.config = config_at(path)
     try:
         return PeftModel.from_pretrained(model, str(path))
-    except (OSError, RuntimeError, ValueError, KeyError, SafetensorError) as err:
+    except _FOREIGN as err:
         problem = f"does not fit its base {base_path} ({err})"
         raise UserError(path, problem, "name the base it was trained on with --base") from err
 
@@ -119,7 +171,7 @@ def find_base(path: Path, named: Any) -> Path:
 def check_base(adapter: Path, base: Path) -> None:
     """Refuse a base whose weights are not those that the adapter was trained on."""
     notes = adapter / NOTES
-    noted = read_json(notes).get(BASE_WEIGHTS) if notes.is_file() else None
+    noted = read_object(notes).get(BASE_WEIGHTS) if notes.is_file() else None
     if noted and noted != weights_digest(base):
         mend = f"restore it, name the right one with --base, or take {BASE_WEIGHTS} out of {notes}"
         raise UserError(adapter, f"was trained on other weights than those in {base}", mend)
@@ -159,8 +211,10 @@ def save_checkpoint(
         tokenizer.save_pretrained(aside)
         notes = notes | _base_note(model)
         (aside / NOTES).write_text(json.dumps(notes, indent=2) + "\n")
-    except (OSError, SafetensorError) as err:
+    except Exception as err:
         _remove(aside)
+        if not isinstance(err, OSError | SafetensorError) and not is_disk_full(err):
+            raise
         mend = "free space or choose another run.out, then go on with run.resume=true"
         raise UserError(folder, f"cannot be written ({err})", mend) from err
     old = folder.with_name(f".{folder.name}.old")

@@ -11,11 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
-from vlm_tsi.errors import UserError
+from vlm_tsi.errors import Parser, UserError
 from vlm_tsi.files import writable_folder
-from vlm_tsi.model.loading import Loaded
+from vlm_tsi.model.loading import Loaded, checkpoint_config
 from vlm_tsi.sequence.interleave import SchemeName
 from vlm_tsi.streaming.batch import Source, load, run_datapoints
 from vlm_tsi.streaming.display import Display, counting, note
@@ -29,6 +29,7 @@ from vlm_tsi.streaming.outputs import (
     write_live,
 )
 from vlm_tsi.streaming.settings import Rounding, StreamSettings, resolved
+from vlm_tsi.streaming.spool import SPOKEN, Spool, check_output
 from vlm_tsi.video.annotate import annotate
 from vlm_tsi.video.reader import is_live, probe
 
@@ -41,14 +42,9 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError("infer_stream.py", message, "see infer_stream.py --help")
-
-
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    p = _Parser(
+    p = Parser(
         prog="infer_stream.py",
         description="Stream a video, a camera or a file of datapoints through a model.",
         epilog=EXAMPLES,
@@ -78,7 +74,7 @@ def _add_live(group: Any) -> None:
 
 def _add_timeline(group: Any) -> None:
     group.add_argument("--timeline", metavar="T.jsonl", help="datapoints; videos lie beside it")
-    group.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    group.add_argument("--workers", type=int, metavar="N", help="processes (default: 1)")
     group.add_argument("--store", metavar="DIR", help="keeps frame features between runs")
 
 
@@ -106,23 +102,25 @@ def run(argv: Sequence[str] | None = None) -> int:
         temperature=args.temperature, seed=args.seed, rounding=args.rounding,
         max_tokens=args.max_tokens, eager_close=args.eager_close, onset=args.onset,
     )  # fmt: skip
+    if not args.out:
+        raise UserError("--out", "is empty", "name a folder")
     if args.timeline:
         return _run_timeline(args, settings)
     return _run_video(args, settings)
 
 
 def _run_timeline(args: argparse.Namespace, settings: StreamSettings) -> int:
-    for name in ("realtime", "annotate", "user_input"):
-        if getattr(args, name):
-            option = f"--{name.replace('_', '-')}"
-            raise UserError(option, "does not go with --timeline", "stream one VIDEO with it")
+    _refuse(args, ("realtime", "annotate", "user_input"), "does not go with --timeline",
+            "stream one VIDEO with it")  # fmt: skip
     folder = writable_folder(args.out)
+    check_output(folder, args.timeline)
     journal = folder / ".unfinished.jsonl"
+    workers = 1 if args.workers is None else args.workers
     began = time.monotonic()
     with counting() as show:
         done = run_datapoints(
             Source(args.model, args.base, args.store, args.device), Path(args.timeline), settings,
-            workers=args.workers, video=Path(args.video) if args.video else None,
+            workers=workers, video=Path(args.video) if args.video else None,
             journal=journal, on_done=show,
         )  # fmt: skip
     if all(d.error is not None for d in done):  # nothing to write over an earlier run's output
@@ -130,12 +128,20 @@ def _run_timeline(args: argparse.Namespace, settings: StreamSettings) -> int:
         first = f"can be streamed ({done[0].error})" if done else "are there"
         problem = f"none of its {len(done)} datapoints {first}"
         raise UserError(args.timeline, problem, "mend the first and try again")
-    about = {"timeline": args.timeline, **_about(args, settings)}
+    chosen = resolved(settings, checkpoint_config(args.model, args.base))
+    about = {"timeline": args.timeline, **_about(args, chosen)}
     facts = write_batch(folder, done, about, time.monotonic() - began)
     journal.unlink(missing_ok=True)
-    for line in [*batch_lines(facts), f"wrote {folder / 'utterances.jsonl'}"]:
+    for line in [*batch_lines(facts), f"wrote {folder / SPOKEN}"]:
         note(line)
     return 0
+
+
+def _refuse(args: argparse.Namespace, names: Sequence[str], problem: str, mend: str) -> None:
+    """No option that would be ignored."""
+    for name in names:
+        if (given := getattr(args, name)) is not None and given is not False:
+            raise UserError(f"--{name.replace('_', '-')}", problem, mend)
 
 
 def _about(args: argparse.Namespace, settings: StreamSettings) -> dict[str, Any]:
@@ -150,20 +156,26 @@ def _about(args: argparse.Namespace, settings: StreamSettings) -> dict[str, Any]
 def _run_video(args: argparse.Namespace, settings: StreamSettings) -> int:
     if args.video is None:
         raise UserError("VIDEO", "is not given", "name a video, or datapoints with --timeline")
+    _refuse(args, ("workers", "store"), "is for datapoints", "leave it out, or give --timeline")
     _check_annotate(args)
     folder = writable_folder(args.out)
+    check_output(folder, args.video, is_live=is_live(args.video))
     seconds = None if is_live(args.video) else probe(args.video).duration
     loaded = load(Source(args.model, args.base, device=args.device))
+    spool = Spool(folder)
     with Display(seconds) as display:
         result = stream_live(
-            loaded, args.video, settings,
-            realtime=args.realtime, typed=_typed(args.user_input), watcher=display,
+            loaded, args.video, settings, realtime=args.realtime,
+            typed=_typed(args.user_input), watcher=display, spool=spool.add,
         )  # fmt: skip
-    result.warnings += _too_long(loaded, result)
+    result.warnings += [*_too_long(loaded, result), *([spool.problem] if spool.problem else [])]
     about = {"video": args.video, **_about(args, resolved(settings, loaded.model.config))}
     paths = write_live(folder, result, {**about, "realtime": args.realtime})
+    spool.remove()
     _report(args, result, paths)
-    return 130 if result.interrupted and not is_live(args.video) else 0
+    if result.broken is not None:
+        raise result.broken
+    return 128 + result.stopped_by if result.stopped_by and not is_live(args.video) else 0
 
 
 def _report(args: argparse.Namespace, result: LiveResult, paths: list[Path]) -> None:

@@ -2,12 +2,14 @@
 
 Input: text as it forms, finished utterances, the stream's time. Output: lines on stdout
 (one an utterance), a progress bar on stderr. Invariant: stdout holds only what was said and
-heard; bar and half-formed text are shown on a terminal alone and leave no trace.
+heard; bar and half-formed text are shown on a terminal alone and leave no trace. Once stdout
+is closed or hung up (`is_gone`) nothing more is shown, and nothing fails.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -46,7 +48,8 @@ class Display(Watcher):
 
     def __exit__(self, *_: object) -> None:
         if self._live:
-            self._live.stop()
+            with suppress(OSError):  # a terminal that has hung up
+                self._live.stop()
 
     def at(self, time: float) -> None:
         """The stream has come to `time` (s)."""
@@ -59,16 +62,27 @@ class Display(Watcher):
     def said(self, spoken: Generated) -> None:
         """A finished utterance."""
         self._show("")
-        print(f"[{spoken.start:7.2f} - {spoken.end:7.2f}] {spoken.text}", flush=True)
+        self._print(f"[{spoken.start:7.2f} - {spoken.end:7.2f}] {spoken.text}")
 
     def heard(self, time: float, text: str) -> None:
         """Something that a user typed."""
-        print(f"[{time:7.2f}] user: {text}", flush=True)
+        self._print(f"[{time:7.2f}] user: {text}")
+
+    def _print(self, line: str) -> None:
+        if self.is_gone:
+            return
+        try:
+            print(line, flush=True)
+        except OSError:
+            self.is_gone = True
+            with suppress(OSError, ValueError):  # what is buffered goes nowhere at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def _show(self, line: str) -> None:
         self._forming.plain = line
-        if self._live:
-            self._live.refresh()
+        if self._live and not self.is_gone:
+            with suppress(OSError):
+                self._live.refresh()
 
 
 def _bar(disable: bool = False) -> Progress:
@@ -97,4 +111,5 @@ def counting() -> Iterator[Callable[[int, int], None]]:
 
 def note(line: str) -> None:
     """A line for the user that is not part of what was said."""
-    print(line, file=sys.stderr, flush=True)
+    with suppress(OSError):  # a terminal that has hung up
+        print(line, file=sys.stderr, flush=True)

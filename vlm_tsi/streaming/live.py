@@ -3,7 +3,8 @@
 Input: a loaded checkpoint, a source, settings; what a user types meanwhile.
 Output: `LiveResult`: what was said, what was heard, how long the steps took.
 Invariant: at each frame, in this order: what was typed is heard, the frame is seen, the
-model speaks. Ctrl-C ends the stream after the frame, and what was said until then is kept.
+model speaks. Ctrl-C, SIGTERM, a hang-up, a closed output or a source that breaks end the
+stream after the frame, and what was said until then is kept.
 """
 
 import signal
@@ -13,7 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+from vlm_tsi.errors import UserError
 from vlm_tsi.model.frames import encode_frames
 from vlm_tsi.model.loading import Loaded
 from vlm_tsi.sequence.tokens import encoder
@@ -31,10 +34,17 @@ from vlm_tsi.video.reader import Frame, is_live, open_source
 REPORTED = (10, 100, 1000)
 """Frames at which the step latency is reported."""
 AROUND = 5
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Watcher:
-    """Told what happens; the base does nothing."""
+    """Told what happens; the base does nothing.
+
+    Attributes:
+        is_gone: nobody listens any more; the stream ends.
+    """
+
+    is_gone: bool = False
 
     def at(self, time: float) -> None:
         """The stream has come to `time` (s)."""
@@ -51,7 +61,13 @@ class Watcher:
 
 @dataclass
 class LiveResult:
-    """What came out of a stream; `seconds` is how much of the video was streamed."""
+    """What came out of a stream.
+
+    Attributes:
+        seconds: how much of the video was streamed.
+        stopped_by: the signal that ended it, or 0.
+        broken: what went wrong with the source on the way.
+    """
 
     recorder: Recorder
     log: LatencyLog
@@ -60,7 +76,8 @@ class LiveResult:
     positions: int = 0
     heard: list[tuple[float, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    interrupted: bool = False
+    stopped_by: int = 0
+    broken: UserError | None = None
 
 
 def stream_live(
@@ -71,6 +88,7 @@ def stream_live(
     realtime: bool = False,
     typed: Callable[[], list[str]] = list,
     watcher: Watcher | None = None,
+    spool: Callable[[Generated], None] = lambda spoken: None,
 ) -> LiveResult:
     """Stream a file, camera or URL.
 
@@ -81,55 +99,76 @@ def stream_live(
         realtime: pace a file by the clock (a live source paces itself), dropping stale frames.
         typed: gives the lines typed since it was last asked.
         watcher: told of everything as it happens.
+        spool: keeps each utterance as it ends.
 
     Raises:
-        UserError: the source cannot be read.
+        UserError: the source gives no frame.
     """
     name = stream_name(source)
     chosen = resolved(settings, loaded.model.config)
     decoding = decoding_for(settings, loaded.model, name)
     recorder = Recorder(name, decoding.policy.scheme, text_of(loaded.tokenizer))
     result = LiveResult(recorder, LatencyLog())
-    stream = _Stream(loaded, new_engine(loaded.model, decoding), result, watcher or Watcher())
+    watcher = watcher or Watcher()
+    stream = _Stream(loaded, new_engine(loaded.model, decoding), result, watcher, spool)
     stream.begin(chosen.system)
     frames = open_source(
         source, fps=chosen.fps, size=loaded.model.config.frame_size,
         on_warning=result.warnings.append,
     )  # fmt: skip
-    with _first_ctrl_c() as asked:
-        for frame in _in_time(frames, source, realtime, result.log):
+    with asked_to_stop() as asked:
+        for frame in _until_broken(_in_time(frames, source, realtime, result.log), result):
             stream.step(frame, typed())
             result.seconds = frame.time + decoding.frame_gap
-            if asked:
-                result.interrupted = True
+            if asked or watcher.is_gone:
+                result.stopped_by = asked[0] if asked else signal.SIGPIPE
                 break
-    stream.end()
+        stream.end()
     return result
 
 
+def _until_broken(frames: Iterator[Frame], result: LiveResult) -> Iterator[Frame]:
+    """The frames; a source that breaks after the first one ends them."""
+    try:
+        yield from frames
+    except UserError as err:
+        if not result.frames:
+            raise
+        result.broken = err
+
+
 @contextmanager
-def _first_ctrl_c() -> Iterator[list[int]]:
-    """Yield a list that the first Ctrl-C fills; the second one is as always."""
+def asked_to_stop() -> Iterator[list[int]]:
+    """Yield a list that the first Ctrl-C, SIGTERM or hang-up fills; a second one is as always.
+
+    A signal that is ignored (nohup) stays so.
+    """
     asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before = signal.getsignal(signal.SIGINT)
+    before: dict[int, Any] = {}
+
+    def give_back() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def once(number: int, frame: object) -> None:
         asked.append(number)
-        signal.signal(signal.SIGINT, before)
+        give_back()
 
-    signal.signal(signal.SIGINT, once)
+    if threading.current_thread() is threading.main_thread():  # only it can catch signals
+        handlers = {s: signal.getsignal(s) for s in STOPS}
+        before |= {s: h for s, h in handlers.items() if h not in (signal.SIG_IGN, None)}
+        for number in before:
+            signal.signal(number, once)
     try:
         yield asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        give_back()
 
 
 def stream_name(source: str) -> str:
-    """The file's stem; a plain name for a live source."""
-    return "live" if is_live(source) else Path(source).stem
+    """The file's stem, as UTF-8 can hold it; a plain name for a live source."""
+    stem = "live" if is_live(source) else Path(source).stem
+    return stem.encode(errors="backslashreplace").decode()
 
 
 def _in_time(
@@ -144,10 +183,15 @@ class _Stream:
     """The parts of one stream, and what happens at a frame."""
 
     def __init__(
-        self, loaded: Loaded, engine: StreamEngine, result: LiveResult, watcher: Watcher
+        self,
+        loaded: Loaded,
+        engine: StreamEngine,
+        result: LiveResult,
+        watcher: Watcher,
+        spool: Callable[[Generated], None],
     ) -> None:
         self.model, self.encode = loaded.model, encoder(loaded.tokenizer)
-        self.engine, self.result, self.watcher = engine, result, watcher
+        self.engine, self.result, self.watcher, self.spool = engine, result, watcher, spool
 
     def begin(self, system: str | None) -> None:
         """Feed the system text; it takes no time from the first frame."""
@@ -180,6 +224,7 @@ class _Stream:
         for event in events:
             spoken = recorder.feed(event)
             if spoken is not None:
+                self.spool(spoken)
                 self.watcher.said(spoken)
             elif (text := recorder.open_text) is not None:
                 self.watcher.forming(recorder.open_start, text)

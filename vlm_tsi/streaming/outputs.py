@@ -15,6 +15,7 @@ from vlm_tsi.streaming.batch import Streamed
 from vlm_tsi.streaming.clock import LatencyLog, LatencySummary
 from vlm_tsi.streaming.live import LiveResult, latency_at
 from vlm_tsi.streaming.settings import StreamSettings
+from vlm_tsi.streaming.spool import FACTS, SPOKEN
 from vlm_tsi.streaming.subtitles import to_srt, to_vtt
 from vlm_tsi.timeline import write_generated
 
@@ -23,7 +24,7 @@ def write_live(folder: Path, result: LiveResult, about: dict[str, Any]) -> list[
     """Write all of one stream; returns the files."""
     recorder = result.recorder
     name = recorder.video_id
-    paths = [folder / n for n in ("utterances.jsonl", f"{name}.srt", f"{name}.vtt", "run.json")]
+    paths = [folder / n for n in (SPOKEN, f"{name}.srt", f"{name}.vtt", FACTS)]
     write_generated(paths[0], recorder.finished)
     write_text(paths[1], to_srt(recorder.finished))
     write_text(paths[2], to_vtt(recorder.finished))
@@ -41,7 +42,8 @@ def _live_facts(result: LiveResult) -> dict[str, Any]:
         **latency_facts(result.log.summary(result.seconds)),
         "step_latency_at": {str(n): round(t, 6) for n, t in at.items()},
         "user_turns": [{"time": round(t, 3), "text": text} for t, text in result.heard],
-        "interrupted": result.interrupted,
+        "interrupted": bool(result.stopped_by),
+        "broken": str(result.broken) if result.broken else None,
         "warnings": result.warnings,
     }
 
@@ -87,8 +89,8 @@ def write_batch(
         **latency_facts(steps.summary(sum(d.window for d in done))),
         "warnings": list(dict.fromkeys(w for d in done for w in d.warnings)),
     }
-    write_generated(folder / "utterances.jsonl", spoken)
-    write_json(folder / "run.json", facts)
+    write_generated(folder / SPOKEN, spoken)
+    write_json(folder / FACTS, facts)
     return facts
 
 

@@ -55,7 +55,13 @@ class StreamSettings:
                f"use one of {', '.join(get_args(Rounding))}")  # fmt: skip
         in_gap = self.onset is None or 0 <= self.onset <= 1
         _check("onset", self.onset, in_gap, "use a share of the frame gap from 0 to 1")
+        _check("system", self.system, _is_text(self.system), "use UTF-8 text")
         _check("max-tokens", self.max_tokens, self.max_tokens >= 1, "use 1 or more")
+
+
+def _is_text(text: str | None) -> bool:
+    """Command lines may hold bytes that are none."""
+    return text is None or text.encode(errors="ignore").decode() == text
 
 
 def _check(name: str, value: object, is_good: bool, mend: str) -> None:

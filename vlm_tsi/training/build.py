@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from vlm_tsi.config import LoraSettings, ModelConfig, PartConfig, TrainConfig
 from vlm_tsi.errors import UserError
 from vlm_tsi.model.backbones.efficientnet_lite import EfficientNetLiteConfig, from_file
+from vlm_tsi.model.checks import check_frames
 from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.loading import load_checkpoint, load_tokenizer
 from vlm_tsi.model.vlm import VlmTsiModel
@@ -76,22 +77,8 @@ def new_model(config: ModelConfig) -> tuple[VlmTsiModel, Any]:
         stream_tokens=tokens.to_dict(),
     )
     model = VlmTsiModel.from_parts(whole, vision, text)
-    check_frames(model)
+    check_frames(model, "model.frame_size")
     return model, tokenizer
-
-
-@torch.no_grad()
-def check_frames(model: VlmTsiModel) -> None:
-    """Send one black frame through encoder and connector, before any data is read."""
-    size, wanted = model.config.frame_size, model.config.tokens_per_frame
-    black_FHWC = torch.zeros(1, size, size, 3, dtype=torch.uint8)
-    try:
-        positions = model.eval().embed_frames(model.encode_pixels(black_FHWC))
-    except (RuntimeError, ValueError) as err:
-        problem = f"{size} px frames do not go through the encoder ({err})"
-        mend = "set it to the encoder's image_size"
-        raise UserError("model.frame_size", problem, mend) from err
-    assert len(positions) == wanted, f"{len(positions)} positions a frame, not {wanted}"
 
 
 def _part(name: str, part: PartConfig, auto: Any, extra: dict) -> tuple[Any, nn.Module | None]:
@@ -142,8 +129,10 @@ def add_lora(model: VlmTsiModel, settings: LoraSettings, base: str | None) -> An
     """Wrap with LoRA; the connector is trained whole and saved with the adapter."""
     from peft import LoraConfig, get_peft_model
 
-    if settings.alpha <= 0:
-        raise UserError("lora.alpha", f"is {settings.alpha}", "use a value > 0")
+    width = model.language_model.config.hidden_size
+    if settings.rank > width:
+        problem = f"is {settings.rank}, the language model's width {width}"
+        raise UserError("lora.rank", problem, "use a smaller one; more could say no more")
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, Sampler
 
+from vlm_tsi.captions import Captions, read_captions
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import read_jsonl
 from vlm_tsi.sequence.collate import Sample
 from vlm_tsi.sequence.interleave import InterleavedSequence, Scheme, interleave
 from vlm_tsi.sequence.tokens import Encode, StreamTokens
@@ -169,7 +169,7 @@ class StreamDataset(Dataset[Sample]):
 class CaptionDataset(Dataset[Sample]):
     """Single frames and what is to be seen on them, as sequences of one frame.
 
-    Reads {"video_path", "times", "captions"} lines. Frames are decoded once and held as
+    Reads files of `Captions`. Frames are decoded once and held as
     uint8 (12 kB a frame at 64 pixels).
     """
 
@@ -187,12 +187,11 @@ class CaptionDataset(Dataset[Sample]):
         self.pixels: list[torch.Tensor] = []
         self.captions: list[str] = []
         for path in paths:
-            for number, record in list(read_jsonl(path))[:limit]:
-                _check_caption(record, f"{path}:{number}")
-                self._add(Path(path).parent / record["video_path"], record, fps, size)
+            for record in read_captions(path, limit):
+                self._add(Path(path).parent / record.video_path, record, fps, size)
 
-    def _add(self, video: Path, record: dict, fps: float, size: int) -> None:
-        captions = dict(zip(record["times"], record["captions"], strict=True))
+    def _add(self, video: Path, record: Captions, fps: float, size: int) -> None:
+        captions = dict(zip(record.times, record.captions, strict=True))
         for frame in iter_frames(video, fps=fps, size=size):
             caption = captions.get(round(frame.time, 3))
             if caption is None:
@@ -209,15 +208,6 @@ class CaptionDataset(Dataset[Sample]):
         caption = Utterance("assistant", self.captions[index], 0.0, 0.0)
         sequence = interleave([caption], [0.0], self.tokens, self.encode, Scheme(name="turn_based"))
         return Sample(sequence, pixels_FHWC=self.pixels[index][None])
-
-
-def _check_caption(record: dict, where: str) -> None:
-    for name in ("video_path", "times", "captions"):
-        if name not in record:
-            raise UserError(where, f"{name} is missing", f"add {name}")
-    if len(record["times"]) != len(record["captions"]):
-        problem = f"{len(record['times'])} times for {len(record['captions'])} captions"
-        raise UserError(where, problem, "give each caption its time (s)")
 
 
 class EpochOrder(Sampler[int]):

@@ -6,7 +6,6 @@ so one process, several processes and accumulation give the same gradient; a run
 resumed ends with the weights of an undisturbed one.
 """
 
-import errno
 import os
 import sys
 import time
@@ -19,8 +18,8 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from vlm_tsi.config import TrainConfig
-from vlm_tsi.errors import UserError
-from vlm_tsi.files import claimed, read_json, writable_folder, write_jsonl
+from vlm_tsi.errors import UserError, is_disk_full
+from vlm_tsi.files import claimed, writable_folder, write_jsonl
 from vlm_tsi.model.fingerprint import encoder_key
 from vlm_tsi.model.loading import save_checkpoint
 from vlm_tsi.model.vlm import VlmTsiModel
@@ -30,6 +29,13 @@ from vlm_tsi.sequence.interleave import IGNORE
 from vlm_tsi.sequence.tokens import encoder
 from vlm_tsi.training.build import Built, build
 from vlm_tsi.training.callbacks import SaveOnInterrupt, ShowProgress
+from vlm_tsi.training.checks import (
+    check_inputs,
+    check_reporter,
+    check_trainable,
+    keep_settings,
+    resume_point,
+)
 from vlm_tsi.training.data import (
     CaptionDataset,
     EpochOrder,
@@ -121,8 +127,8 @@ def run_training(config: TrainConfig) -> int:
         UserError: nothing to train on, or another run is at work in the same folder.
     """
     quiet_libraries()
-    _check_reporter(config)
-    _check_inputs(config)
+    check_reporter(config)
+    check_inputs(config)
     out = writable_folder(config.run.out)
     if int(os.environ.get("RANK", "0")):  # the first process holds the claim for all
         return _run(config, out)
@@ -136,10 +142,11 @@ def _run(config: TrainConfig, out: Path) -> int:
     resume = resume_point(config, out)
     built = build(config)
     dataset = make_dataset(config, built.model, built.tokenizer)
-    if not len(dataset):
-        raise UserError("data", "holds no sample to train on", "name a file that has some")
+    check_trainable(dataset)
     trainer, interrupt = make_trainer(config, built, dataset)
     is_first = trainer.is_world_process_zero()
+    if is_first and not resume:
+        keep_settings(config, out)
     if is_first and (line := unknown_words(dataset, built.tokenizer)):
         print(line, file=sys.stderr)
     began = time.monotonic()
@@ -186,7 +193,7 @@ def _train(trainer: TsiTrainer, resume: str | None, out: Path) -> None:
     try:
         trainer.train(resume_from_checkpoint=resume)
     except (OSError, RuntimeError, SafetensorError) as err:
-        if getattr(err, "errno", None) == errno.ENOSPC or "No space left" in str(err):
+        if is_disk_full(err):
             mend = "free some, then go on with run.resume=true"
             raise UserError(out, "no space left for a checkpoint", mend) from err
         raise
@@ -196,46 +203,6 @@ def _train(trainer: TsiTrainer, resume: str | None, out: Path) -> None:
                 callback.close()
             elif isinstance(callback, SaveOnInterrupt):
                 callback.give_back()
-
-
-def _check_reporter(config: TrainConfig) -> None:
-    if config.run.report_to == "wandb":
-        try:
-            import wandb  # noqa: F401
-        except ImportError as err:
-            mend = "pip install vlm-tsi[track], or set run.report_to=none"
-            raise UserError("run.report_to", "wandb is not installed", mend) from err
-        os.environ.setdefault("WANDB_PROJECT", "vlm-tsi")
-        if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
-            os.environ.setdefault("WANDB_MODE", "offline")  # never a question in mid-run
-
-
-def _check_inputs(config: TrainConfig) -> None:
-    """Name a missing file before a model is loaded."""
-    for name in ("timelines", "captions"):
-        for path in getattr(config.data, name):
-            if not Path(path).is_file():
-                raise UserError(f"data.{name}: {path}", "is not there", "check the path")
-
-
-def resume_point(config: TrainConfig, out: Path) -> str | None:
-    """The newest whole checkpoint if the run is to resume; none may be there if not.
-
-    The trainer's state is written last, so a checkpoint without it was cut short.
-    """
-    found = sorted(out.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
-    if found and not config.run.resume:
-        problem = f"holds {found[-1].name} of an earlier run"
-        raise UserError(out, problem, "set run.resume=true, or choose another run.out")
-    whole = [str(p) for p in found if _is_whole(p)]
-    return whole[-1] if whole else None
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    try:
-        return "global_step" in read_json(checkpoint / "trainer_state.json")
-    except UserError:
-        return False
 
 
 def _finish(

@@ -1,0 +1,109 @@
+"""A damaged checkpoint is refused in one line that names the file, the key and the value."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tiny import save_tiny
+from vlm_tsi.errors import UserError
+from vlm_tsi.model.loading import checkpoint_config, load_checkpoint
+
+GIANT = {"model_type": "llama", "hidden_size": 1 << 16, "num_hidden_layers": 200}
+"""Would take terabytes if it were built before its shapes were looked at."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture
+def copy(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "copy"))
+
+
+def change(folder: Path, **values: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | values))
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        load_checkpoint(folder)
+    assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[1]", "5", "null", "{", "", '{"model_type": "vlm_tsi"}'])
+def test_a_config_that_is_none(text: str, copy: Path) -> None:
+    (copy / "config.json").write_text(text)
+    assert "config.json" in refused(copy)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("text_config", v) for v in (5, None, {}, [], {"model_type": "no such model"}, GIANT)),
+        *(("vision_config", v) for v in ("x", {}, {"model_type": 3})),
+        *(("stream_tokens", v) for v in ({}, None, [], {"bos_id": 1})),
+        *(("tokens_per_second", v) for v in (0, -1, "x", None)),
+        *(("fps", v) for v in (0, "x", [2])),
+        *(("frame_size", v) for v in ("x", 0, 5, 1 << 30, 16.5)),
+        *(("pool", v) for v in (-1, 9, "x")),
+        *(("scheme", v) for v in ("other", None, 3)),
+        *(("onset", v) for v in (2, "x")),
+        *(("pixel_std", v) for v in ([0, 0, 0], [1], "x")),
+        ("use_cls", "yes"),
+        ("silence_threshold", 1.5),
+        ("dtype", "float33"),
+    ],
+    ids=lambda v: str(v)[:24],
+)
+def test_a_bad_value_in_the_config(key: str, value: Any, copy: Path) -> None:
+    change(copy, **{key: value})
+    assert key in (told := refused(copy)) or "cannot be" in told or "the config says" in told
+
+
+@pytest.mark.parametrize("changes", [{"bos_id": 10**6}, {"tokens_per_frame": 3}, {"eos_id": "x"}])
+def test_bad_special_tokens(changes: dict, copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text())
+    change(copy, stream_tokens=config["stream_tokens"] | changes)
+    assert "tokens" in refused(copy)
+
+
+def test_weights_of_other_shapes_are_named_with_both(copy: Path) -> None:
+    text = json.loads((copy / "config.json").read_text())["text_config"]
+    change(copy, text_config=text | {"intermediate_size": 48})
+    assert "mlp" in (told := refused(copy)) and "[32, 64], the config says [32, 48]" in told
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "training.json"])
+@pytest.mark.parametrize("text", ["[]", "5", "{"])
+def test_an_adapters_files_that_are_none(name: str, text: str, whole: Path, tmp_path: Path) -> None:
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").touch()
+    (adapter / "adapter_config.json").write_text(
+        json.dumps({"base_model_name_or_path": str(whole)})
+    )
+    (adapter / name).write_text(text)
+    assert name in refused(adapter)
+
+
+def test_adapters_that_are_each_others_base(copy: Path, tmp_path: Path) -> None:
+    for name, base in (("a", "b"), ("b", "a"), ("c", "c")):
+        shutil.copytree(copy, tmp_path / name)
+        (tmp_path / name / "adapter_model.safetensors").touch()
+        noted = {"base_model_name_or_path": str(tmp_path / base)}
+        (tmp_path / name / "adapter_config.json").write_text(json.dumps(noted))
+    for name in "abc":
+        with pytest.raises(UserError, match="is its own base"):
+            load_checkpoint(tmp_path / name)
+
+
+def test_a_checkpoints_config_is_read_without_its_weights(copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+    assert checkpoint_config(copy).frame_size == 32

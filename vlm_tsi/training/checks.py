@@ -1,0 +1,117 @@
+"""What is looked at before a run: settings, inputs, an earlier run in the same folder.
+
+Input: a `TrainConfig`, the run's folder, the dataset. Output: where to resume, or a UserError.
+Invariant: what can be wrong is told before the first step; a run goes on only with the
+settings that it began with.
+"""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vlm_tsi.config import TrainConfig
+from vlm_tsi.errors import UserError
+from vlm_tsi.files import read_object, write_json
+from vlm_tsi.sequence.interleave import IGNORE, InterleavedSequence
+from vlm_tsi.training.data import CaptionDataset, StreamDataset
+
+SETTINGS = "settings.json"
+FREE = ("optim.epochs", "optim.max_steps")
+"""What may change when a run goes on, beside `run.*` but for its seed."""
+
+
+def check_reporter(config: TrainConfig) -> None:
+    """Make sure that wandb is there if it is wanted, and will not ask in mid-run."""
+    if config.run.report_to != "wandb":
+        return
+    try:
+        import wandb  # noqa: F401
+    except ImportError as err:
+        mend = "pip install vlm-tsi[track], or set run.report_to=none"
+        raise UserError("run.report_to", "wandb is not installed", mend) from err
+    os.environ.setdefault("WANDB_PROJECT", "vlm-tsi")
+    if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
+        os.environ.setdefault("WANDB_MODE", "offline")
+
+
+def check_inputs(config: TrainConfig) -> None:
+    """Name a missing file before a model is loaded."""
+    for name in ("timelines", "captions"):
+        for path in getattr(config.data, name):
+            if not Path(path).is_file():
+                raise UserError(f"data.{name}: {path}", "is not there", "check the path")
+    if config.run.deepspeed is not None:
+        read_object(config.run.deepspeed)
+
+
+def check_trainable(dataset: StreamDataset | CaptionDataset) -> None:
+    """Refuse a dataset that nothing could be learned from.
+
+    Raises:
+        UserError: no sample, or none with a label.
+    """
+    left_out = f" (left out: {dataset.left_out})" if dataset.left_out.counts else ""
+    if not len(dataset):
+        mend = "name a file that has some, or look at why they were left out"
+        raise UserError("data", f"holds no sample to train on{left_out}", mend)
+    if isinstance(dataset, StreamDataset) and not any(_has_label(s) for s, _ in dataset.rows):
+        problem = f"none of {len(dataset)} samples has anything to learn{left_out}"
+        raise UserError("data", problem, "give timelines in which the assistant speaks")
+
+
+def _has_label(sequence: InterleavedSequence) -> bool:
+    return bool(((sequence.labels_L != IGNORE) & (sequence.weights_L > 0)).any())
+
+
+def keep_settings(config: TrainConfig, out: Path) -> None:
+    """Note what a run began with."""
+    write_json(out / SETTINGS, asdict(config))
+
+
+def resume_point(config: TrainConfig, out: Path) -> str | None:
+    """The newest whole checkpoint if the run is to resume; none may be there if not.
+
+    The trainer's state is written last, so a checkpoint without it was cut short.
+
+    Raises:
+        UserError: an earlier run's checkpoint that is not to be resumed, or was made with
+            other settings.
+    """
+    numbers = {p: p.name.rpartition("-")[2] for p in out.glob("checkpoint-*")}
+    found = sorted((p for p, n in numbers.items() if n.isdecimal()), key=lambda p: int(numbers[p]))
+    if found and not config.run.resume:
+        problem = f"holds {found[-1].name} of an earlier run"
+        raise UserError(out, problem, "set run.resume=true, or choose another run.out")
+    whole = [str(p) for p in found if _is_whole(p)]
+    if whole:
+        _check_same_run(config, out)
+    return whole[-1] if whole else None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        return "global_step" in read_object(checkpoint / "trainer_state.json")
+    except UserError:
+        return False
+
+
+def _check_same_run(config: TrainConfig, out: Path) -> None:
+    """Refuse other settings than the run began with: its weights would be of neither."""
+    settings = out / SETTINGS
+    if not settings.is_file():  # begun before settings were kept
+        return
+    before, now = _flat(read_object(settings)), _flat(asdict(config))
+    for key in sorted(before.keys() & now.keys()):
+        is_free = key in FREE or (key.startswith("run.") and key != "run.seed")
+        if not is_free and before[key] != now[key]:
+            problem = f"is {now[key]!r:.80}, the run in {out} began with {before[key]!r:.80}"
+            raise UserError(key, problem, "set it back, or choose another run.out")
+
+
+def _flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+    return flat
