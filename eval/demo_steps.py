@@ -21,6 +21,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from eval.demo_progress import followed
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import make_folder, read_json, write_json
 
@@ -48,7 +49,8 @@ class Steps:
     ) -> None:
         """Run commands one after the other, or `together`, one thread each.
 
-        `clear` names folders that a run with other settings, or a broken one, may have left.
+        `clear` names folders that a run with other settings, or a broken one, may have left;
+        of trainings `together` it holds each one's folder.
         """
         self.commands += [shlex.join(_shown(c)) for c in commands]
 
@@ -60,7 +62,10 @@ class Steps:
                     run_command(command, None)
                 return
             logs = [self.out / "logs" / f"{name}-{i}.log" for i in range(len(commands))]
-            with ThreadPoolExecutor(len(commands)) as pool:
+            for log in logs:
+                log.unlink(missing_ok=True)
+            names = [folder.name for folder in clear]
+            with followed(logs, names, console), ThreadPoolExecutor(len(commands)) as pool:
                 list(pool.map(run_command, commands, logs))
 
         configs = [Path(w).read_text() for c in commands for w in c if w.endswith(".yaml")]

@@ -12,8 +12,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from rich.progress import track
+
 from eval.demo_plan import SCHEMES, WORLDS, Preset
-from eval.demo_steps import CORES, Steps
+from eval.demo_steps import CORES, Steps, console
 from vlm_tsi.files import read_json, write_json
 from vlm_tsi.scoring.embed import find_embedder
 from vlm_tsi.scoring.trace_score import group_by_video, references_of, score
@@ -65,7 +67,8 @@ def stream_job(job: Job) -> None:
 def stream_jobs(jobs: list[Job]) -> None:
     """All jobs, on all cores."""
     with ProcessPoolExecutor(CORES, mp_context=get_context("spawn")) as pool:
-        list(pool.map(stream_job, jobs))
+        done = pool.map(stream_job, jobs)
+        list(track(done, "streaming", total=len(jobs), console=console))
 
 
 def job(place: Place, world: str, split: str, scheme: str, threshold: float | None) -> Job:

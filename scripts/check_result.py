@@ -1,7 +1,8 @@
 """Does a demo's result hold together? `python scripts/check_result.py runs/smoke`.
 
 Input: a run's folder. Output: one line, exit code 0; or what is wrong, exit code 2.
-Invariant: every score named in the README is there, a percentage, and agrees with its parts.
+Invariant: every score named in the README is there, a percentage, and agrees with its parts;
+something was said, and matched, in each world by each model.
 """
 
 import sys
@@ -18,6 +19,8 @@ def check(scores: dict[str, float], where: str) -> None:
     for name in NAMES:
         if not 0 <= scores.get(name, -1) <= 100:
             raise UserError(f"{where}.{name}", f"is {scores.get(name)}", "look at the scorer")
+    if not scores["f1"]:
+        raise UserError(f"{where}.f1", "is 0: nothing that was said was matched", "train longer")
     if abs(scores["trace"] - (scores["s_a"] + scores["s_t"]) / 2) > 1e-3:
         raise UserError(f"{where}.trace", "is not the mean of its parts", "look at the scorer")
 

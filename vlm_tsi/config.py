@@ -179,7 +179,11 @@ class _Parser(jsonargparse.ArgumentParser):
 
     def format_help(self, formatter: Any = None) -> str:
         """The help text, headings in words."""
-        text = super().format_help(formatter).replace("Path to a configuration file.", "a YAML file of it")
+        text = (
+            super()
+            .format_help(formatter)
+            .replace("Path to a configuration file.", "a YAML file of it")
+        )
         return re.sub(r"<class '([\w.]+)\.(\w+)'>", self._heading, text)
 
     @staticmethod

@@ -78,8 +78,10 @@ class ShowProgress(TrainerCallback):
             self.bar.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the bar."""
+        """Move the bar; the last step is logged, however short the run."""
         self.bar.update(self.task, completed=state.global_step)
+        if state.global_step >= state.max_steps:
+            control.should_log = True
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict | None = None, **kwargs: Any
