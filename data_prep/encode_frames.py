@@ -194,6 +194,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not 0 < args.fps < math.inf:
         raise UserError("--fps", f"is {args.fps}", "give a rate above 0, e.g. 2")
     videos = options.first(videos_of(args.timelines))
+    if not videos:
+        raise UserError("--timelines", "hold no timeline", "name files that have some")
     writable_folder(args.store)
     outcomes = encode(videos, args.model, args.store, args.fps, options)
     for outcome in outcomes:

@@ -199,6 +199,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for file in args.timelines
         for row in rows(file, read_references(file), length, split_at_user=args.split_at_user)
     ]
+    if not found:
+        raise UserError(", ".join(args.timelines), "hold no timeline", "name files that have some")
     show(found)
     if args.out:
         write_json(args.out, {"tokenizer": args.tokenizer, "rows": [to_dict(r) for r in found]})

@@ -23,7 +23,7 @@ from rich.progress import track
 
 from vlm_tsi import worlds
 from vlm_tsi.errors import Parser, UserError, command
-from vlm_tsi.files import make_folder, read_json, write_json, write_jsonl
+from vlm_tsi.files import make_folder, read_object, write_json, write_jsonl
 from vlm_tsi.timeline import write_timelines
 from vlm_tsi.video.writer import write_mp4
 from vlm_tsi.worlds.assembly import Assembly
@@ -34,6 +34,9 @@ from vlm_tsi.worlds.signals import Signals
 WORLDS: dict[str, World] = {w.name: w for w in (Signals(), Assembly())}
 CAPTION_STEP = 0.5  # s
 RATES = (2.0, 4.0, 8.0)  # frames a second; each has a frame at every caption
+
+
+RECORDS = ("timelines.jsonl", "datapoints.jsonl", "captions.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +99,20 @@ def build(
 
 
 def _check_manifest(folder: Path, made_with: dict[str, object], count: int) -> None:
-    """Keep videos only of the same making; never shrink a split that others may be using."""
-    path, code = folder / "made.json", _code()
-    made: dict[str, object] = {**made_with, "code": code}
-    before = read_json(path) if path.is_file() else None
+    """Keep videos only of the same making; never shrink or replace what others may be using.
+
+    What older code drew under the same settings is drawn anew.
+    """
+    path, mend = folder / "made.json", "choose another --out"
+    made: dict[str, object] = {**made_with, "code": _code()}
+    before = read_object(path) if path.is_file() else None
+    if before is None and any((folder / name).exists() for name in RECORDS):
+        raise UserError(folder, "holds timelines that were not made here", mend)
+    if before is not None and {**before["made"], "code": ""} != {**made, "code": ""}:
+        of = ", ".join(f"{k} {v}" for k, v in before["made"].items() if k in made_with)
+        raise UserError(folder, f"holds another split ({of})", mend)
     if before is not None and before["count"] > count and before["made"] == made:
-        problem, mend = f"holds {before['count']} clips already", "choose another --out"
-        raise UserError(folder, problem, mend)
+        raise UserError(folder, f"holds {before['count']} clips already", mend)
     if before is not None and before["made"] != made:
         for video in (folder / "videos").glob("*.mp4"):
             video.unlink()
@@ -159,10 +169,10 @@ def _render(job: _Job) -> None:
 
 def _write_records(folder: Path, jobs: Sequence[_Job]) -> None:
     clips = [job.clip() for job in jobs]
-    write_timelines(folder / "timelines.jsonl", (c.timeline for c in clips))
-    found = (d for c in clips for d in datapoints(c.timeline))
-    write_timelines(folder / "datapoints.jsonl", found)
-    write_jsonl(folder / "captions.jsonl", (_captions(c) for c in clips))
+    whole, points, captions = (folder / name for name in RECORDS)
+    write_timelines(whole, (c.timeline for c in clips))
+    write_timelines(points, (d for c in clips for d in datapoints(c.timeline)))
+    write_jsonl(captions, (_captions(c) for c in clips))
 
 
 def _captions(clip: Clip) -> dict[str, object]:

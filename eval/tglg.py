@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vlm_tsi.errors import Parser, UserError, command
-from vlm_tsi.files import write_json
+from vlm_tsi.files import check_target, write_json
 from vlm_tsi.published import read_predictions, read_references
 from vlm_tsi.scoring.content import content_accuracy
 from vlm_tsi.scoring.embed import PAPER_EMBEDDER, SentenceEmbedder, find_embedder
@@ -232,12 +232,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(args, name) < least:
             problem = f"it is {getattr(args, name)}"
             raise UserError(f"--{name}", problem, f"use a whole number from {least} on")
+    check_target(args.out, [args.ref, args.pred])
     timelines, predictions = read_references(args.ref), read_predictions(args.pred)
     check_references(args.ref, references_of(timelines, args.all_assistant))
     embedder = find_embedder(args.embedder, cache=args.embed_cache)
     report = evaluate(timelines, predictions, embedder, args)
-    write_json(args.out, report)
     show(report, Console())
+    write_json(args.out, report)
     for line in notes(report):
         print(f"note: {line}", file=sys.stderr)
     return 0

@@ -14,6 +14,7 @@ import pytest
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import (
     atomic_path,
+    check_target,
     make_folder,
     read_json,
     read_jsonl,
@@ -159,7 +160,7 @@ def test_not_a_number_is_refused_before_the_file_changes(value: float, target: P
 
 def test_a_folder_where_the_file_should_stand(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(UserError, match="name a file, not a folder"):
+    with pytest.raises(UserError, match="out: is a folder; name a file"):
         write_text(tmp_path / "out", "new")
     assert os.listdir(tmp_path) == ["out"]
 
@@ -251,9 +252,21 @@ def test_a_link_is_followed(tmp_path):
 
 def test_what_is_no_file_is_refused_and_stays(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="pipe: is no file"):
+    with pytest.raises(UserError, match="pipe: is a device or a pipe"):
         write_json(tmp_path / "pipe", 1)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_target_is_looked_at_before_the_work(tmp_path):
+    (tmp_path / "in.json").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "in.json")
+    os.mkfifo(tmp_path / "pipe")
+    check_target(tmp_path / "new" / "out.json", [tmp_path / "in.json"])
+    told = {"": "empty", "link": "an input", "in.json": "an input", ".": "is a folder",
+            "pipe": "a pipe", "in.json/out.json": "in.json"}  # fmt: skip
+    for name, problem in told.items():
+        with pytest.raises(UserError, match=problem):
+            check_target(tmp_path / name if name else "", [tmp_path / "in.json"])
 
 
 def test_a_living_writers_file_is_left_alone(tmp_path):

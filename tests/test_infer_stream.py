@@ -196,6 +196,11 @@ CASES = {
     "all bad": (["--timeline", "{house}/bad.jsonl"], "none of its 1"),
     "workers for a video": (["{house}/clip0.mp4", "--workers", "0"], "--workers"),
     "a store for a video": (["{house}/clip0.mp4", "--store", "x"], "--store"),
+    "an unset variable": (["{house}/clip0.mp4", "--annotate", ""], "--annotate"),
+    "half an option": (["{house}/clip0.mp4", "--thresh", "0.5"], "--thresh"),
+    "threshold of tsi": (["{house}/clip0.mp4", "--threshold", "0.5"], "--threshold"),
+    "a base of a whole model": (["{house}/clip0.mp4", "--base", "{house}/model"], "--base"),
+    "nothing computes": (["{house}/clip0.mp4", "--device", "meta"], "device"),
     "no out": (["{house}/clip0.mp4", "--out", ""], "--out"),
     "bytes as text": (["{house}/clip0.mp4", "--system", "caf\udce9"], "system"),
     "no place": (["{house}/clip0.mp4", "--out", "{house}/zero.mp4/out"], "zero.mp4/out"),
@@ -235,7 +240,9 @@ def test_a_run_that_streams_nothing_keeps_an_earlier_runs_output(points, house, 
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
     write_timelines(changing, points)
     assert infer(*words, changing) == 2
-    assert f"none of its {len(points)} datapoints" in capsys.readouterr().err.splitlines()[-1]
+    assert ("holds no datapoint", "none of its 1 datapoints")[
+        len(points)
+    ] in capsys.readouterr().err.splitlines()[-1]
     assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == before
 
 
@@ -337,6 +344,46 @@ def test_a_closed_stdout_ends_the_stream_and_the_files_are_written(house, tmp_pa
     os.close(writer)
     assert done.returncode == 128 + signal.SIGPIPE and "Traceback" not in done.stderr
     assert read_generated(tmp_path / "utterances.jsonl")
+
+
+def test_a_stdout_that_is_not_there_or_full(house, tmp_path):
+    words = [house / "clip0.mp4", "--model", house / "model", *WARM, "--out"]
+    for name, where, code in (("closed", ">&-", 0), ("full", ">/dev/full", 141)):
+        line = " ".join(["exec", sys.executable, "infer_stream.py", *map(str, words)])
+        done = subprocess.run(
+            ["bash", "-c", f"{line} {tmp_path / name} {where}"], cwd=ROOT, capture_output=True,
+            text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        assert done.returncode == code and "Traceback" not in done.stderr
+        assert ("No space left" in done.stderr) == (name == "full")
+        assert read_generated(tmp_path / name / "utterances.jsonl")
+
+
+def test_a_signal_in_a_file_of_datapoints_says_how_to_go_on(
+    house, reference, tmp_path, capsys, monkeypatch
+):
+    words = ["--timeline", house / "points.jsonl", "--model", house / "model", "--out", tmp_path]
+    run = batch.Worker.run
+
+    def stopped(self, job):
+        if job.video.name == "clip1.mp4":
+            signal.raise_signal(signal.SIGTERM)
+        return run(self, job)
+
+    monkeypatch.setattr(batch.Worker, "run", stopped)
+    assert infer(*words, *WARM) == 128 + signal.SIGTERM
+    assert "the same command goes on" in capsys.readouterr().err
+    monkeypatch.setattr(batch.Worker, "run", run)
+    assert infer(*words, *WARM) == 0
+    assert (tmp_path / "utterances.jsonl").read_bytes() == reference
+
+
+def test_a_video_shorter_than_its_datapoints_is_told(house, tmp_path, capsys):
+    long = replace(point(0, "short.mp4"), duration=30.0, meta={"window": [0.0, 20.0]})
+    write_timelines(house / "long.jsonl", [long])
+    assert infer("--timeline", house / "long.jsonl", "--model", house / "model",
+                 "--out", tmp_path) == 0  # fmt: skip
+    assert "its last frame is at 0.50 s, its datapoints last to 20.00" in capsys.readouterr().err
 
 
 def test_datapoints_note_the_settings_they_were_streamed_with(house, tmp_path):

@@ -69,6 +69,11 @@ def test_reading_a_config_loads_no_torch() -> None:
         ("lora.dropout=1.5", "lora.dropout"),
         ("lora.rank=-1", "lora.rank"),
         ("run.seed=-1", "run.seed"),
+        ("optim.max_step=3", "optim.max_step="),
+        ("model.bas=x", "model.bas="),
+        ("optim.max_steps=0", "optim.max_steps"),
+        ("optim.max_steps=-2", "optim.max_steps"),
+        ("run.out=", "run.out"),
         ("run.seed=4294967296", "run.seed"),
         ("data.limit=-1", "data.limit"),
         ("optim.max_grad_norm=-1", "optim.max_grad_norm"),
@@ -98,6 +103,13 @@ def test_a_bad_value_names_its_key(word: str, named: str) -> None:
 def test_what_the_base_settles_cannot_be_set_beside_it(word: str) -> None:
     told = refused([*DATA, "model.base=runs/base", f"model.{word}"])
     assert f"model.{word.split('=')[0].split('.')[0]}" in told and "settled by model.base" in told
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n", "a: [", "3", "!!python/object:os.system {}", "\0"])
+def test_a_file_that_is_no_settings_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    for words in (["--config", str(tmp_path / "c.yaml")], [f"--config={tmp_path / 'c.yaml'}"]):
+        assert str(tmp_path / "c.yaml") in refused([*words, *DATA])
 
 
 def test_help_has_a_heading_for_every_group() -> None:

@@ -6,6 +6,7 @@ names the key, before anything is loaded.
 """
 
 import math
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -13,6 +14,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 import jsonargparse
+import yaml
 
 from vlm_tsi.errors import UserError
 from vlm_tsi.sequence.interleave import Scheme
@@ -142,6 +144,11 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if bool(self.data.timelines) == bool(self.data.captions):
             raise ValueError("data.timelines and data.captions: give exactly one of them")
+        if self.optim.max_steps < 1 and self.optim.max_steps != -1:
+            told = f"must be > 0, or -1 for whole epochs, not {self.optim.max_steps}"
+            raise ValueError(f"optim.max_steps: {told}")
+        if not self.run.out:
+            raise ValueError("run.out: is empty; name a folder")
         if self.optim.epochs <= 0 and self.optim.max_steps <= 0:
             raise ValueError("optim.epochs: must be > 0 where optim.max_steps is not set")
         for room, keys in _POSITIVE.items():
@@ -196,6 +203,7 @@ def train_parser() -> jsonargparse.ArgumentParser:
     """The parser behind train.py."""
     parser = _Parser(
         prog="train.py",
+        allow_abbrev=False,  # half a key is a wrong key
         usage="train.py --config FILE [key=value …]",
         description="Train a VLM-TSI or a turn-based baseline.",
         epilog="example: accelerate launch train.py --config configs/demo/tsi.yaml optim.lr=3e-4",
@@ -206,6 +214,17 @@ def train_parser() -> jsonargparse.ArgumentParser:
     return parser
 
 
+def _check_yaml(path: str) -> None:
+    """Name the file that is no settings; jsonargparse does not."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = yaml.safe_load(file)
+    except (yaml.YAMLError, UnicodeDecodeError) as err:
+        raise UserError(path, f"is no YAML ({err})", "mend it; see configs/") from err
+    if not isinstance(found, dict):
+        raise UserError(path, "holds no settings", "write them as in configs/")
+
+
 def parse_train_config(argv: Sequence[str]) -> TrainConfig:
     """Read the config; `key=value` words stand for `--key=value`.
 
@@ -213,6 +232,10 @@ def parse_train_config(argv: Sequence[str]) -> TrainConfig:
         UserError: unknown key, wrong type, missing file, impossible value.
     """
     words = [f"--{w}" if "=" in w and not w.startswith("-") else w for w in argv]
+    for flag, value in zip(words, [*words[1:], ""], strict=True):
+        path = value if flag == "--config" else flag.removeprefix("--config=")
+        if flag.startswith("--config") and os.path.isfile(path):
+            _check_yaml(path)
     parser = train_parser()
     try:
         found = parser.parse_args(words)

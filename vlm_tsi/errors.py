@@ -11,7 +11,7 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class UserError(Exception):
@@ -27,7 +27,10 @@ class UserError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Command-line options; a bad one is a UserError."""
+    """Command-line options, written out; a bad one is a UserError."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **settings})
 
     def error(self, message: str) -> NoReturn:
         """One line that names the command and its help."""
@@ -48,6 +51,8 @@ def os_error(path: str | Path, err: OSError) -> UserError:
         "NotADirectoryError": "name a folder, not a file",
         "FileExistsError": "choose another name",
     }
+    if err.errno == errno.ENAMETOOLONG:
+        return UserError(path, "File name too long", "use a shorter one")
     mend = mends.get(type(err).__name__, "free space on the disk or choose another place")
     return UserError(path, err.strerror or str(err), mend)
 

@@ -59,8 +59,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         UserError: it cannot be written, or is there and no file (a device, a pipe).
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise UserError(path, "is no file", "name a file; a device would be replaced by one")
+    _check_kind(target, path)
     make_folder(target.parent)
     try:
         handle, temp = _locked_temp(target)
@@ -75,6 +74,30 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     finally:
         temp.unlink(missing_ok=True)
         os.close(handle)
+
+
+def _check_kind(target: Path, path: str | Path) -> None:
+    if target.is_dir():
+        raise UserError(path, "is a folder", "name a file")
+    if target.exists() and not target.is_file():
+        raise UserError(path, "is a device or a pipe", "name a file, which would replace it")
+
+
+def check_target(path: str | Path, inputs: Iterable[str | Path] = ()) -> None:
+    """Make sure, before the work, that a file can be written.
+
+    Raises:
+        UserError: a folder, a device or one of the command's inputs stands there, or its
+            folder cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    if not str(path):
+        raise UserError("the output's name", "is empty", "name a file")
+    _check_kind(target, path)
+    for source in inputs:
+        if target.exists() and Path(source).exists() and target.samefile(source):
+            raise UserError(path, "is an input of this command", "name another file")
+    writable_folder(target.parent)
 
 
 def _locked_temp(target: Path) -> tuple[int, Path]:

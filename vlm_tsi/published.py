@@ -205,7 +205,7 @@ def _read_row(names: list[str], row: list[str], where: str) -> Generated:
 
 def _seconds(name: str, cell: str, where: str) -> float:
     try:
-        return float(cell)
+        return float(cell.replace("_", "?"))  # Python's 1_0 is nobody's 10
     except ValueError as err:
         raise UserError(where, f"{name} is {cell!r}", "use seconds, such as 12.5") from err
 

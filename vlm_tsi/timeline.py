@@ -139,8 +139,8 @@ def _check_types(value: object, **types: type) -> None:
 
 
 def _check_id(video_id: object) -> None:
-    if not isinstance(video_id, str) or not video_id:
-        raise _Bad("video_id", video_id, "give each video a name")
+    if not isinstance(video_id, str) or not video_id.strip():
+        raise _Bad("video_id", video_id, "give each video a name, as a string")
 
 
 def _check_text(text: object) -> None:

@@ -5,7 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from tests.tiny import save_tiny
 from vlm_tsi.errors import UserError
@@ -59,6 +61,7 @@ def test_a_config_that_is_none(text: str, copy: Path) -> None:
         ("use_cls", "yes"),
         ("silence_threshold", 1.5),
         ("dtype", "float33"),
+        ("vision_config", {"model_type": "siglip_vision_model", "patch_size": 0}),
     ],
     ids=lambda v: str(v)[:24],
 )
@@ -83,9 +86,8 @@ def test_weights_of_other_shapes_are_named_with_both(copy: Path) -> None:
 @pytest.mark.parametrize("name", ["adapter_config.json", "training.json"])
 @pytest.mark.parametrize("text", ["[]", "5", "{"])
 def test_an_adapters_files_that_are_none(name: str, text: str, whole: Path, tmp_path: Path) -> None:
-    adapter = tmp_path / "adapter"
-    adapter.mkdir()
-    (adapter / "adapter_model.safetensors").touch()
+    adapter = Path(shutil.copytree(whole, tmp_path / "adapter"))
+    save_file({"a": np.zeros(1)}, adapter / "adapter_model.safetensors")
     (adapter / "adapter_config.json").write_text(
         json.dumps({"base_model_name_or_path": str(whole)})
     )
@@ -96,7 +98,7 @@ def test_an_adapters_files_that_are_none(name: str, text: str, whole: Path, tmp_
 def test_adapters_that_are_each_others_base(copy: Path, tmp_path: Path) -> None:
     for name, base in (("a", "b"), ("b", "a"), ("c", "c")):
         shutil.copytree(copy, tmp_path / name)
-        (tmp_path / name / "adapter_model.safetensors").touch()
+        save_file({"a": np.zeros(1)}, tmp_path / name / "adapter_model.safetensors")
         noted = {"base_model_name_or_path": str(tmp_path / base)}
         (tmp_path / name / "adapter_config.json").write_text(json.dumps(noted))
     for name in "abc":

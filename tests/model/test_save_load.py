@@ -99,7 +99,7 @@ def test_an_adapter_on_an_adapter_loads(base: Path, tmp_path: Path) -> None:
 
 def test_a_moved_base_can_be_named(base: Path, tmp_path: Path) -> None:
     answer = adapter(base, tmp_path / "lora", named=tmp_path / "gone")
-    with pytest.raises(UserError, match="base model .*gone.* is not there.*--base"):
+    with pytest.raises(UserError, match="base model .*gone.* is no folder.*--base"):
         load_checkpoint(tmp_path / "lora")
     moved = load_checkpoint(tmp_path / "lora", base=base).model
     torch.testing.assert_close(logits(moved), answer, atol=1e-4, rtol=1e-4)
@@ -127,7 +127,7 @@ def cut(path: Path) -> None:
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
-    refused(tmp_path / "none", "none: is not there")
+    refused(tmp_path / "none", "none: is no folder")
 
 
 def test_a_folder_without_a_config(tmp_path: Path) -> None:
@@ -161,9 +161,21 @@ def test_a_checkpoint_without_a_tokenizer(base: Path, tmp_path: Path) -> None:
 def test_a_damaged_adapter(base: Path, tmp_path: Path) -> None:
     adapter(base, tmp_path / "lora")
     cut(tmp_path / "lora" / "adapter_model.safetensors")
-    refused(tmp_path / "lora", "does not fit its base")
+    refused(tmp_path / "lora", "adapter_model.safetensors: is damaged")
     (tmp_path / "lora" / "adapter_model.safetensors").unlink()
     refused(tmp_path / "lora", "holds no adapter_model.safetensors")
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "config.json"])
+def test_an_adapter_without_one_of_its_files(base: Path, tmp_path: Path, name: str) -> None:
+    adapter(base, tmp_path / "lora")
+    (tmp_path / "lora" / name).unlink()
+    refused(tmp_path / "lora", name)
+
+
+def test_a_whole_model_has_no_base(base: Path) -> None:
+    with pytest.raises(UserError, match="--base.* is a whole model"):
+        load_checkpoint(base, base=base)
 
 
 def test_an_adapter_of_another_base(base: Path, tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from tests.tiny import save_tiny, tiny_video
 from vlm_tsi.errors import UserError
 from vlm_tsi.model.loading import load_checkpoint
 from vlm_tsi.streaming.keyboard import TypedLines, is_at_terminal
-from vlm_tsi.streaming.live import STOPS, Watcher, latency_at, stream_live, stream_name
+from vlm_tsi.streaming.live import Watcher, latency_at, stream_live, stream_name
 from vlm_tsi.streaming.newest import Newest
 from vlm_tsi.streaming.settings import StreamSettings
+from vlm_tsi.streaming.stopping import STOPS
 from vlm_tsi.video.reader import open_source
 
 TALKATIVE = StreamSettings(policy="turn_based", threshold=0.99, max_tokens=5)

@@ -26,6 +26,13 @@ def test_the_default_threshold_is_the_papers(silence, act):
     assert TurnBased(TOKENS).at_frame(with_silence(silence), False).act == act
 
 
+@pytest.mark.parametrize("temperature", [1e-300, 1e-38, 1e-3])
+def test_the_coldest_draw_is_the_likeliest_token(temperature):
+    pick = sampler(temperature, seed=0)
+    logits_V = torch.tensor([-300.0, 5.0, 80.0, 79.0])
+    assert {pick(logits_V) for _ in range(20)} == {2}
+
+
 def test_threshold_ends():
     never, almost_always = TurnBased(TOKENS, 0.0), TurnBased(TOKENS, 1.0)
     assert never.at_frame(with_silence(0.0), False).act == "wait"

@@ -181,13 +181,16 @@ def test_a_run_goes_on_only_with_its_own_settings(
     assert run_training(lessons.config(tmp_path, **longer)) == 0
 
 
-def test_data_without_anything_to_learn_is_said(lessons: Lessons, tmp_path: Path) -> None:
+@pytest.mark.parametrize("weight", [0, 0.5])
+def test_data_without_anything_said_is_refused(
+    lessons: Lessons, tmp_path: Path, weight: float
+) -> None:
     silent = [Timeline("a", str(lessons.folder / "0.mp4"), 3.0)]
     write_timelines(tmp_path / "silent.jsonl", silent)
     config = lessons.config(
-        tmp_path, data__timelines=f"[{tmp_path / 'silent.jsonl'}]", scheme__silence_weight=0
+        tmp_path, data__timelines=f"[{tmp_path / 'silent.jsonl'}]", scheme__silence_weight=weight
     )
-    with pytest.raises(UserError, match="none of 1 samples has anything to learn"):
+    with pytest.raises(UserError, match="says nothing in any of 1 samples"):
         run_training(config)
 
 

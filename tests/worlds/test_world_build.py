@@ -62,6 +62,33 @@ def test_a_stopped_build_goes_on(built: tuple[str, Path], tmp_path: Path):
     assert contents(tmp_path) == contents(folder)
 
 
+@pytest.mark.parametrize("change", [{"seed": 8}, {"split": "val"}, {"fps": 2}, {"world": "other"}])
+def test_another_split_never_replaces_one(tmp_path: Path, change: dict[str, object]):
+    settings = {"world": "signals", "count": 1, "seed": 7, "out": tmp_path}
+    build(**settings)
+    before = contents(tmp_path)
+    if "world" in change:
+        change = {"world": "assembly"}
+    with pytest.raises(UserError, match="holds another split .*world signals.*seed 7"):
+        build(**{**settings, **change})
+    assert contents(tmp_path) == before
+
+
+def test_timelines_that_were_not_made_here_are_left_alone(tmp_path: Path):
+    (tmp_path / "timelines.jsonl").write_text("mine")
+    with pytest.raises(UserError, match="not made here"):
+        build("signals", tmp_path, 1, 0)
+    assert (tmp_path / "timelines.jsonl").read_text() == "mine"
+
+
+def test_what_older_code_drew_is_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("data_prep.worlds._code", lambda: "old")
+    build("signals", tmp_path, 1, 0)
+    monkeypatch.undo()
+    assert build("signals", tmp_path, 1, 0).rendered == 1
+    assert build("signals", tmp_path, 1, 0).rendered == 0
+
+
 def test_seeds_never_collide():
     splits = ("train", "validation", "test")
     seeds = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from transformers import AutoTokenizer, PreTrainedModel
 
 from vlm_tsi.errors import UserError, is_disk_full
@@ -28,6 +28,7 @@ from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.vlm import VlmTsiModel
 from vlm_tsi.video.features import content_key
 
+ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 NOTES, BASE_WEIGHTS = "training.json", "base_weights"
 
 
@@ -50,6 +51,8 @@ def load_checkpoint(folder: str | Path, base: str | Path | None = None) -> Loade
         UserError: no checkpoint there, or one of another architecture.
     """
     path = Path(folder)
+    if base is not None and not (path / ADAPTER_CONFIG).is_file():
+        raise UserError("--base", f"{path} is a whole model", "leave it out; adapters have a base")
     return Loaded(load_model(path, base).eval(), load_tokenizer(path))
 
 
@@ -65,7 +68,7 @@ def load_model(
     """
     if path.resolve() in above:
         raise UserError(path, "is its own base", "name the model it was trained on with --base")
-    if (path / "adapter_config.json").is_file():
+    if (path / ADAPTER_CONFIG).is_file():
         merged: VlmTsiModel = _load_adapter(path, base, above).merge_and_unload()
         return merged
     return load_whole(path)
@@ -74,6 +77,8 @@ def load_model(
 def load_whole(path: Path) -> VlmTsiModel:
     """Load a whole model's folder."""
     config = config_at(path)
+    if (path / ADAPTER).is_file():
+        raise UserError(path, f"holds no {ADAPTER_CONFIG}", "copy it from where it was trained")
     if not list(path.glob("*.safetensors")):
         raise UserError(path, "holds no .safetensors file", "name a finished checkpoint")
     try:
@@ -92,7 +97,8 @@ def load_whole(path: Path) -> VlmTsiModel:
     return model
 
 
-_FOREIGN = (OSError, RuntimeError, ValueError, TypeError, AttributeError, KeyError, SafetensorError)
+_FOREIGN = (OSError, RuntimeError, ValueError, TypeError, AttributeError, KeyError,
+            ArithmeticError, SafetensorError)  # fmt: skip
 """What libraries raise on files that do not hold what they should."""
 
 
@@ -114,19 +120,16 @@ def config_at(path: Path) -> VlmTsiConfig:
     return config
 
 
-def checkpoint_config(folder: str | Path, base: str | Path | None = None) -> VlmTsiConfig:
+def checkpoint_config(folder: str | Path) -> VlmTsiConfig:
     """The config that a checkpoint streams with, without loading a weight."""
-    path = Path(folder)
-    if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
-        return checkpoint_config(_base_of(path, base))
-    return config_at(path)
+    return config_at(Path(folder))
 
 
 def check_architecture(path: Path) -> None:
     """Refuse a folder that is not a VLM-TSI checkpoint."""
     config = path / "config.json"
     if not config.is_file():
-        problem = "is not a checkpoint (no config.json)" if path.is_dir() else "is not there"
+        problem = "is not a checkpoint (no config.json)" if path.is_dir() else "is no folder"
         raise UserError(
             path, problem, "name the folder that training wrote, e.g. runs/demo/tsi/model"
         )
@@ -137,27 +140,37 @@ def check_architecture(path: Path) -> None:
 
 
 def _base_of(adapter: Path, base: str | Path | None) -> Path:
-    named = base or read_object(adapter / "adapter_config.json").get("base_model_name_or_path")
+    named = base or read_object(adapter / ADAPTER_CONFIG).get("base_model_name_or_path")
     return find_base(adapter, named)
 
 
 def _load_adapter(path: Path, base: str | Path | None, above: tuple[Path, ...]) -> Any:
     from peft import PeftModel
 
-    if not (path / "adapter_model.safetensors").is_file():
-        raise UserError(path, "holds no adapter_model.safetensors", "name a finished checkpoint")
+    _check_readable(path / ADAPTER)
+    config = config_at(path)
     base_path = _base_of(path, base)
     if base_path.resolve() != path.resolve():
         check_base(path, base_path)
     model = load_model(base_path, above=(*above, path.resolve()))
     model.untie()  # as it was when the adapter was made
-    if (path / "config.json").is_file():
-        model.config = config_at(path)
+    model.config = config
     try:
         return PeftModel.from_pretrained(model, str(path))
     except _FOREIGN as err:
         problem = f"does not fit its base {base_path} ({err})"
-        raise UserError(path, problem, "name the base it was trained on with --base") from err
+        mend = f"name the base it was trained on with --base, or copy {ADAPTER_CONFIG} again"
+        raise UserError(path, problem, mend) from err
+
+
+def _check_readable(weights: Path) -> None:
+    if not weights.is_file():
+        raise UserError(weights.parent, f"holds no {weights.name}", "name a finished checkpoint")
+    try:
+        with safe_open(weights, "pt") as file:
+            file.keys()
+    except (OSError, SafetensorError) as err:
+        raise UserError(weights, f"is damaged ({err})", "copy it again") from err
 
 
 def find_base(path: Path, named: Any) -> Path:
@@ -165,7 +178,8 @@ def find_base(path: Path, named: Any) -> Path:
     for folder in (Path(), path, *path.resolve().parents):
         if named and (folder / str(named) / "config.json").is_file():
             return folder / str(named)
-    raise UserError(path, f"its base model {named!r} is not there", "name its folder with --base")
+    problem = f"its base model {named!r} is no folder with a config.json"
+    raise UserError(path, problem, "name its folder with --base")
 
 
 def check_base(adapter: Path, base: Path) -> None:
@@ -190,7 +204,8 @@ def load_tokenizer(path: str | Path, gguf_file: str | None = None) -> Any:
     try:
         return AutoTokenizer.from_pretrained(str(path), **options)
     except (OSError, ValueError, KeyError, TypeError) as err:
-        raise UserError(path, "holds no tokenizer that loads", "copy tokenizer.json there") from err
+        mend = "copy tokenizer.json and tokenizer_config.json there again"
+        raise UserError(path, "holds no tokenizer that loads", mend) from err
 
 
 def save_checkpoint(

@@ -97,7 +97,15 @@ class Worker:
             return [Streamed(t.video_id, error=str(err)) for t in job.timelines]
         encoding = (time.perf_counter() - began) / len(job.timelines)
         done = [self._stream(t, frames) for t in job.timelines]
-        return [replace(d, encoding=encoding, warnings=warnings) for d in done]
+        short = self._too_short(job, frames)
+        return [replace(d, encoding=encoding, warnings=[*warnings, *short]) for d in done]
+
+    def _too_short(self, job: Job, frames: Frames) -> list[str]:
+        """A warning where the video ends before the datapoints over it do."""
+        end, last = job.end, float(frames[0][-1])
+        if last + 2 / self.fps >= end:
+            return []
+        return [f"{job.video}: its last frame is at {last:.2f} s, its datapoints last to {end:.2f}"]
 
     def _frames(self, job: Job, warnings: list[str]) -> Frames:
         if self.store is not None:
@@ -129,6 +137,8 @@ def load(source: Source) -> Loaded:
     except (RuntimeError, AssertionError) as err:
         problem = f"{source.device!r} is not to be had ({str(err).splitlines()[0]})"
         raise UserError("device", problem, "use cpu, or cuda where there is one") from err
+    if torch.device(source.device).type == "meta":
+        raise UserError("device", "meta computes nothing", "use cpu, or cuda where there is one")
     quiet_libraries()
     loaded = load_checkpoint(source.model, source.base)
     torch.nn.Module.to(loaded.model, source.device)

@@ -7,6 +7,7 @@ is loaded; finished utterances are on the disk before anything that may still fa
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vlm_tsi.errors import Parser, UserError
-from vlm_tsi.files import writable_folder
+from vlm_tsi.files import check_target, writable_folder
 from vlm_tsi.model.loading import Loaded, checkpoint_config
 from vlm_tsi.sequence.interleave import SchemeName
-from vlm_tsi.streaming.batch import Source, load, run_datapoints
+from vlm_tsi.streaming.batch import Source, Streamed, load, run_datapoints
 from vlm_tsi.streaming.display import Display, counting, note
 from vlm_tsi.streaming.keyboard import TypedLines, is_at_terminal
 from vlm_tsi.streaming.live import LiveResult, stream_live
@@ -30,6 +31,7 @@ from vlm_tsi.streaming.outputs import (
 )
 from vlm_tsi.streaming.settings import Rounding, StreamSettings, resolved
 from vlm_tsi.streaming.spool import SPOKEN, Spool, check_output
+from vlm_tsi.streaming.stopping import asked_to_stop
 from vlm_tsi.video.annotate import annotate
 from vlm_tsi.video.reader import is_live, probe
 
@@ -102,11 +104,19 @@ def run(argv: Sequence[str] | None = None) -> int:
         temperature=args.temperature, seed=args.seed, rounding=args.rounding,
         max_tokens=args.max_tokens, eager_close=args.eager_close, onset=args.onset,
     )  # fmt: skip
-    if not args.out:
-        raise UserError("--out", "is empty", "name a folder")
-    if args.timeline:
-        return _run_timeline(args, settings)
-    return _run_video(args, settings)
+    for name in ("video", "model", "base", "device", "out", "annotate", "timeline", "store"):
+        if getattr(args, name) == "":
+            raise UserError(name if name == "video" else f"--{name}", "is empty", "name one")
+    return (_run_timeline if args.timeline else _run_video)(args, settings)
+
+
+def _chosen(args: argparse.Namespace, settings: StreamSettings) -> StreamSettings:
+    """The settings in full, before a weight is loaded."""
+    chosen = resolved(settings, checkpoint_config(args.model))
+    if args.threshold is not None and chosen.policy != "turn_based":
+        mend = "leave it out, or take --policy turn_based"
+        raise UserError("--threshold", f"does not go with the policy {chosen.policy}", mend)
+    return chosen
 
 
 def _run_timeline(args: argparse.Namespace, settings: StreamSettings) -> int:
@@ -114,27 +124,44 @@ def _run_timeline(args: argparse.Namespace, settings: StreamSettings) -> int:
             "stream one VIDEO with it")  # fmt: skip
     folder = writable_folder(args.out)
     check_output(folder, args.timeline)
+    chosen = _chosen(args, settings)
     journal = folder / ".unfinished.jsonl"
-    workers = 1 if args.workers is None else args.workers
     began = time.monotonic()
-    with counting() as show:
-        done = run_datapoints(
-            Source(args.model, args.base, args.store, args.device), Path(args.timeline), settings,
-            workers=workers, video=Path(args.video) if args.video else None,
-            journal=journal, on_done=show,
-        )  # fmt: skip
-    if all(d.error is not None for d in done):  # nothing to write over an earlier run's output
-        journal.unlink(missing_ok=True)
-        first = f"can be streamed ({done[0].error})" if done else "are there"
-        problem = f"none of its {len(done)} datapoints {first}"
-        raise UserError(args.timeline, problem, "mend the first and try again")
-    chosen = resolved(settings, checkpoint_config(args.model, args.base))
+    with asked_to_stop(at_once=True) as asked:
+        try:
+            done = _stream_datapoints(args, settings, journal)
+        except KeyboardInterrupt:
+            note("interrupted: what is done is kept; the same command goes on from it")
+            return 128 + (asked[0] if asked else signal.SIGINT)
+    _check_done(args.timeline, done, journal)
     about = {"timeline": args.timeline, **_about(args, chosen)}
     facts = write_batch(folder, done, about, time.monotonic() - began)
     journal.unlink(missing_ok=True)
     for line in [*batch_lines(facts), f"wrote {folder / SPOKEN}"]:
         note(line)
     return 0
+
+
+def _stream_datapoints(
+    args: argparse.Namespace, settings: StreamSettings, journal: Path
+) -> list[Streamed]:
+    with counting() as show:
+        return run_datapoints(
+            Source(args.model, args.base, args.store, args.device), Path(args.timeline), settings,
+            workers=1 if args.workers is None else args.workers,
+            video=Path(args.video) if args.video else None, journal=journal, on_done=show,
+        )  # fmt: skip
+
+
+def _check_done(timeline: str, done: Sequence[Streamed], journal: Path) -> None:
+    """Refuse to write nothing over an earlier run's output."""
+    if not done:
+        journal.unlink(missing_ok=True)
+        raise UserError(timeline, "holds no datapoint", "name a file that has some")
+    if all(d.error is not None for d in done):
+        journal.unlink(missing_ok=True)
+        problem = f"none of its {len(done)} datapoints can be streamed ({done[0].error})"
+        raise UserError(timeline, problem, "mend the first and try again")
 
 
 def _refuse(args: argparse.Namespace, names: Sequence[str], problem: str, mend: str) -> None:
@@ -161,6 +188,7 @@ def _run_video(args: argparse.Namespace, settings: StreamSettings) -> int:
     folder = writable_folder(args.out)
     check_output(folder, args.video, is_live=is_live(args.video))
     seconds = None if is_live(args.video) else probe(args.video).duration
+    chosen = _chosen(args, settings)
     loaded = load(Source(args.model, args.base, device=args.device))
     spool = Spool(folder)
     with Display(seconds) as display:
@@ -169,10 +197,12 @@ def _run_video(args: argparse.Namespace, settings: StreamSettings) -> int:
             typed=_typed(args.user_input), watcher=display, spool=spool.add,
         )  # fmt: skip
     result.warnings += [*_too_long(loaded, result), *([spool.problem] if spool.problem else [])]
-    about = {"video": args.video, **_about(args, resolved(settings, loaded.model.config))}
+    about = {"video": args.video, **_about(args, chosen)}
     paths = write_live(folder, result, {**about, "realtime": args.realtime})
     spool.remove()
     _report(args, result, paths)
+    if display.problem is not None:
+        note(f"stopped after {result.frames} frames: {display.problem}")
     if result.broken is not None:
         raise result.broken
     return 128 + result.stopped_by if result.stopped_by and not is_live(args.video) else 0
@@ -191,12 +221,9 @@ def _check_annotate(args: argparse.Namespace) -> None:
         return
     if is_live(args.video):
         raise UserError("--annotate", f"{args.video} is no file", "stream a video file")
-    target = Path(args.annotate)
-    if target.suffix.lower() != ".mp4":
-        raise UserError(target, "not an .mp4 path", "end the name in .mp4")
-    if target.exists() and Path(args.video).exists() and target.samefile(args.video):
-        raise UserError(target, "is the video itself", "name another file")
-    writable_folder(target.parent)
+    if Path(args.annotate).suffix.lower() != ".mp4":
+        raise UserError(args.annotate, "not an .mp4 path", "end the name in .mp4")
+    check_target(args.annotate, [args.video])
 
 
 def _typed(is_asked: bool) -> Callable[[], list[str]]:

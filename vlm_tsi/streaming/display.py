@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -25,6 +26,9 @@ class Display(Watcher):
 
     Args:
         seconds: the video's length, None where nobody knows it.
+
+    Attributes:
+        problem: why nothing more is shown, if so.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -32,13 +36,15 @@ class Display(Watcher):
         self._task = self._bar.add_task("", total=seconds)
         self._forming = Text()
         self._live: Live | None = None
-        if sys.stderr.isatty() or sys.stdout.isatty():
+        self.problem: str | None = None
+        out, err = _is_terminal(sys.stdout), _is_terminal(sys.stderr)
+        if out or err:
             self._live = Live(
-                Group(self._forming, self._bar) if sys.stderr.isatty() else self._forming,
-                console=Console(stderr=sys.stderr.isatty()),
+                Group(self._forming, self._bar) if err else self._forming,
+                console=Console(stderr=err),
                 transient=True,
-                redirect_stdout=sys.stdout.isatty(),
-                redirect_stderr=sys.stderr.isatty(),
+                redirect_stdout=out,
+                redirect_stderr=err,
             )
 
     def __enter__(self) -> "Display":
@@ -73,8 +79,9 @@ class Display(Watcher):
             return
         try:
             print(line, flush=True)
-        except OSError:
+        except OSError as err:
             self.is_gone = True
+            self.problem = f"nothing can be written to stdout ({err.strerror})"
             with suppress(OSError, ValueError):  # what is buffered goes nowhere at exit
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -83,6 +90,11 @@ class Display(Watcher):
         if self._live and not self.is_gone:
             with suppress(OSError):
                 self._live.refresh()
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """A closed stream (`>&-`) is None."""
+    return stream is not None and stream.isatty()
 
 
 def _bar(disable: bool = False) -> Progress:
@@ -100,7 +112,7 @@ def _bar(disable: bool = False) -> Progress:
 @contextmanager
 def counting() -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr for `done of total`; silent where stderr is no terminal."""
-    with _bar(disable=not sys.stderr.isatty()) as bar:
+    with _bar(disable=not _is_terminal(sys.stderr)) as bar:
         task = bar.add_task("datapoints")
 
         def show(done: int, total: int) -> None:

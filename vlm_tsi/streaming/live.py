@@ -8,13 +8,10 @@ stream after the frame, and what was said until then is kept.
 """
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from vlm_tsi.errors import UserError
 from vlm_tsi.model.frames import encode_frames
@@ -28,13 +25,13 @@ from vlm_tsi.streaming.newest import Newest
 from vlm_tsi.streaming.protocol import new_engine
 from vlm_tsi.streaming.record import Recorder
 from vlm_tsi.streaming.settings import StreamSettings, decoding_for, resolved
+from vlm_tsi.streaming.stopping import asked_to_stop
 from vlm_tsi.timeline import Generated
 from vlm_tsi.video.reader import Frame, is_live, open_source
 
 REPORTED = (10, 100, 1000)
 """Frames at which the step latency is reported."""
 AROUND = 5
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Watcher:
@@ -135,34 +132,6 @@ def _until_broken(frames: Iterator[Frame], result: LiveResult) -> Iterator[Frame
         if not result.frames:
             raise
         result.broken = err
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[list[int]]:
-    """Yield a list that the first Ctrl-C, SIGTERM or hang-up fills; a second one is as always.
-
-    A signal that is ignored (nohup) stays so.
-    """
-    asked: list[int] = []
-    before: dict[int, Any] = {}
-
-    def give_back() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def once(number: int, frame: object) -> None:
-        asked.append(number)
-        give_back()
-
-    if threading.current_thread() is threading.main_thread():  # only it can catch signals
-        handlers = {s: signal.getsignal(s) for s in STOPS}
-        before |= {s: h for s, h in handlers.items() if h not in (signal.SIG_IGN, None)}
-        for number in before:
-            signal.signal(number, once)
-    try:
-        yield asked
-    finally:
-        give_back()
 
 
 def stream_name(source: str) -> str:

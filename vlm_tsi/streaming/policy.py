@@ -59,7 +59,8 @@ def sampler(temperature: float, seed: int) -> Pick:
     generator = torch.Generator().manual_seed(seed)
 
     def pick(logits_V: torch.Tensor) -> int:
-        probabilities = (logits_V.float().cpu() / temperature).softmax(-1)
+        below_V = logits_V.double().cpu() - logits_V.max().double().cpu()
+        probabilities = (below_V / temperature).float().softmax(-1)  # none of them overflows
         return int(torch.multinomial(probabilities, 1, generator=generator))
 
     return pick

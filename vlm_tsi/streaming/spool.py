@@ -36,6 +36,8 @@ class Spool:
             self._file.flush()
         except OSError as err:
             self.problem = str(os_error(self.path, err))
+            if self.path.is_file() and not self.path.stat().st_size:
+                self.path.unlink()
 
     def remove(self) -> None:
         """The whole output is on the disk."""

@@ -6,14 +6,18 @@ settings that it began with.
 """
 
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from vlm_tsi.config import TrainConfig
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_object, write_json
 from vlm_tsi.sequence.interleave import IGNORE, InterleavedSequence
+from vlm_tsi.sequence.tokens import StreamTokens
 from vlm_tsi.training.data import CaptionDataset, StreamDataset
 
 SETTINGS = "settings.json"
@@ -55,13 +59,17 @@ def check_trainable(dataset: StreamDataset | CaptionDataset) -> None:
     if not len(dataset):
         mend = "name a file that has some, or look at why they were left out"
         raise UserError("data", f"holds no sample to train on{left_out}", mend)
-    if isinstance(dataset, StreamDataset) and not any(_has_label(s) for s, _ in dataset.rows):
-        problem = f"none of {len(dataset)} samples has anything to learn{left_out}"
-        raise UserError("data", problem, "give timelines in which the assistant speaks")
+    if isinstance(dataset, StreamDataset) and not any(
+        _has_words(s, dataset.tokens) for s, _ in dataset.rows
+    ):
+        problem = f"the assistant says nothing in any of {len(dataset)} samples{left_out}"
+        raise UserError("data", problem, "give timelines in which it speaks")
 
 
-def _has_label(sequence: InterleavedSequence) -> bool:
-    return bool(((sequence.labels_L != IGNORE) & (sequence.weights_L > 0)).any())
+def _has_words(sequence: InterleavedSequence, tokens: StreamTokens) -> bool:
+    """Whether any label is a word of the assistant's; silence alone teaches silence."""
+    is_word_L = ~np.isin(sequence.labels_L, (IGNORE, tokens.bos_id, tokens.eos_id))
+    return bool((is_word_L & (sequence.weights_L > 0)).any())
 
 
 def keep_settings(config: TrainConfig, out: Path) -> None:
@@ -86,6 +94,8 @@ def resume_point(config: TrainConfig, out: Path) -> str | None:
     whole = [str(p) for p in found if _is_whole(p)]
     if whole:
         _check_same_run(config, out)
+    elif config.run.resume:
+        print(f"{out}: no checkpoint to go on from; the run begins anew", file=sys.stderr)
     return whole[-1] if whole else None
 
 

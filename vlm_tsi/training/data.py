@@ -129,7 +129,7 @@ class StreamDataset(Dataset[Sample]):
         limit: int | None = None,
         max_positions: int = 8192,
     ) -> None:
-        self.source = source
+        self.source, self.tokens = source, tokens
         self.left_out = LeftOut()
         self.rows: list[tuple[InterleavedSequence, Path]] = []
         blind: list[NoFrames] = []
