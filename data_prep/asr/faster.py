@@ -1,19 +1,22 @@
 """Whisper by faster-whisper (CTranslate2), in the core environment.
 
 Input: mono samples at 16 kHz. Output: `Heard`.
-Invariant: the same audio, model and number format give the same words on one machine: no
-sampling, no text carried from clip to clip (where loops come from), and the clips do not
-depend on how many are decoded together.
+Invariant: the same audio, model and number format give the same words on one machine, with
+any number of threads: no sampling, no text carried from clip to clip (where loops come from),
+and the clips do not depend on how many are decoded together.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from data_prep.asr.base import RATE, AsrSettings, Heard, HeardWord, NotLoaded, in_order
 from data_prep.asr.pauses import Span, clips_of, out_of_pauses, speech_spans
+from vlm_tsi.errors import UserError
 
 PROBES = 5
 """Clips, spread over the audio, that the language is read from."""
@@ -27,7 +30,19 @@ class FasterWhisper:
         self._model = _load(settings)
 
     def hear(self, audio: np.ndarray) -> Heard:
-        """Find the speech, then its language, then its words."""
+        """Find the speech, then its language, then its words.
+
+        Raises:
+            UserError: the recogniser fails on this audio (no memory left).
+        """
+        try:
+            return self._hear(audio)
+        except RuntimeError as err:  # CTranslate2 and ONNX Runtime have no other
+            reason = " ".join(str(err).split())[:200]
+            mend = "give a smaller --batch-size; then --resume"
+            raise UserError("faster-whisper", reason, mend) from err
+
+    def _hear(self, audio: np.ndarray) -> Heard:
         duration = len(audio) / RATE
         spans = speech_spans(audio)
         clips = clips_of(spans, duration)
@@ -77,14 +92,19 @@ class FasterWhisper:
                 yield HeardWord(word.word, word.start, word.end)
 
 
-def _load(settings: AsrSettings) -> Any:
-    try:
-        from faster_whisper import WhisperModel
-    except ImportError as err:
+def need_package() -> None:
+    """Raise NotLoaded where faster-whisper is not installed."""
+    if find_spec("faster_whisper") is None:
         mend = "pip install 'vlm-tsi[asr]', or give --asr whisperx"
-        raise NotLoaded("--asr faster-whisper", "faster-whisper is not installed", mend) from err
+        raise NotLoaded("--asr faster-whisper", "faster-whisper is not installed", mend)
+
+
+def _load(settings: AsrSettings) -> Any:
+    need_package()
+    from faster_whisper import WhisperModel
+
     try:
-        return WhisperModel(
+        model = WhisperModel(
             settings.model, device=settings.device, compute_type=_compute_type(settings)
         )
     except (OSError, RuntimeError, ValueError) as err:
@@ -93,6 +113,10 @@ def _load(settings: AsrSettings) -> Any:
             "give a folder that holds a CTranslate2 Whisper, or a size while the hub is reachable"
         )
         raise NotLoaded(f"--model {settings.model}", f"not loaded ({reason})", mend) from err
+    # A dense product depends, in its last digits, on how many threads BLAS has, and word times
+    # hang on them; a sparse one (nearly all of these weights are 0) has one thread and is faster.
+    model.feature_extractor.mel_filters = csr_array(model.feature_extractor.mel_filters)
+    return model
 
 
 def _compute_type(settings: AsrSettings) -> str:

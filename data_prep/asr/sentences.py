@@ -5,7 +5,7 @@ Invariant: every word is in exactly one sentence, in order.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from data_prep.asr.base import HeardWord
 
@@ -20,14 +20,21 @@ def sentences_of(words: Iterable[HeardWord]) -> list[tuple[HeardWord, ...]]:
     sentences: list[tuple[HeardWord, ...]] = []
     open_words: list[HeardWord] = []
     for word in words:
-        if open_words and _parts(open_words[-1], word):
+        if open_words and _parts(open_words, word):
             sentences.append(tuple(open_words))
             open_words = []
         open_words.append(word)
     return [*sentences, tuple(open_words)] if open_words else sentences
 
 
-def _parts(before: HeardWord, after: HeardWord) -> bool:
-    """Whether a sentence ends between two words."""
-    is_end = bool(_END.search(before.text)) and not _NO_END.match(before.text)
-    return is_end or after.start - before.end >= PAUSE or before.speaker != after.speaker
+def speaker_of(words: Sequence[HeardWord]) -> str | None:
+    """Who says them: the first one known (words that could not be aligned have none)."""
+    return next((w.speaker for w in words if w.speaker is not None), None)
+
+
+def _parts(before: Sequence[HeardWord], after: HeardWord) -> bool:
+    """Whether a sentence ends before a word; one whose speaker is unknown changes nothing."""
+    last = before[-1]
+    is_end = bool(_END.search(last.text)) and not _NO_END.match(last.text)
+    is_new = after.speaker is not None and after.speaker != speaker_of(before)
+    return is_end or after.start - last.end >= PAUSE or is_new

@@ -8,6 +8,7 @@ place in time keeps its text: such words share the time between their neighbours
 
 import contextlib
 import json
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,8 +58,7 @@ class WhisperX:
                 text=True,
             )
         except OSError as err:
-            mend = "run `make whisperx`, or name its interpreter with --whisperx-python"
-            raise NotLoaded(python, "no WhisperX environment there", mend) from err
+            raise _no_environment(python) from err
         answer = self._ask(asdict(self.settings))
         if answer is None or "error" in answer:
             raise _not_loaded(answer["error"] if answer else self._last_words(), self.settings)
@@ -82,6 +82,18 @@ class WhisperX:
         self._log.seek(0)
         lines = self._log.read().strip().splitlines()
         return lines[-1][:200] if lines else "it said nothing"
+
+
+def need_environment(settings: AsrSettings) -> None:
+    """Raise NotLoaded where WhisperX's interpreter is not to be found."""
+    python = settings.whisperx_python or str(PYTHON)
+    if shutil.which(python) is None:
+        raise _no_environment(python)
+
+
+def _no_environment(python: str) -> NotLoaded:
+    mend = "run `make whisperx`, or name its interpreter with --whisperx-python"
+    return NotLoaded(python, "no WhisperX environment there", mend)
 
 
 def _not_loaded(reason: str, settings: AsrSettings) -> NotLoaded:

@@ -18,6 +18,7 @@ from typing import Any
 RATE = 16_000
 WINDOW = 30 * RATE
 PROBES = 5
+SILENCE: dict[str, Any] = {"language": None, "probability": 0.0, "segments": []}
 
 
 class OneSentence:
@@ -37,6 +38,7 @@ class Recogniser:
         import whisperx
         import whisperx.alignment
 
+        torch.set_num_threads(1)  # the last digits of a sum depend on the number of threads
         self.whisperx, self.job = whisperx, job
         on_gpu = job["device"] == "cuda" or job["device"] == "auto" and torch.cuda.is_available()
         self.device = "cuda" if on_gpu else "cpu"
@@ -69,14 +71,21 @@ class Recogniser:
         language, probability = self.language(audio)
         answer = {"language": language, "probability": probability, "segments": []}
         if language != self.job["language"]:
-            return answer
+            return answer if self.is_speech(audio) else SILENCE
         said = self.pipe.transcribe(audio, batch_size=self.job["batch_size"], language=language)
         if not said["segments"]:
-            return {"language": None, "probability": 0.0, "segments": []}
+            return SILENCE
         said = self.whisperx.align(said["segments"], *self.aligner, audio, self.device)
         if self.speakers:
             said = self.whisperx.assign_word_speakers(self.speakers(audio), said)
         return {**answer, "segments": said["segments"]}
+
+    def is_speech(self, audio: Any) -> bool:
+        """Whether anybody speaks: silence, too, is taken for some language."""
+        vad, options = self.pipe.vad_model, self.pipe._vad_params
+        found = vad({"waveform": vad.preprocess_audio(audio), "sample_rate": RATE})
+        onset, offset = options["vad_onset"], options["vad_offset"]
+        return bool(vad.merge_chunks(found, WINDOW / RATE, onset=onset, offset=offset))
 
     def language(self, audio: Any) -> tuple[str, float]:
         """The language heard in most of several windows, and the share of them that agree."""

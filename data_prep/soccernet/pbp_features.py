@@ -16,6 +16,8 @@ from data_prep.soccernet.pbp_text import TextSpace
 from data_prep.soccernet.transcript import Segment
 
 EMBEDDING_SIZE, TEXT_SIZE = 128, 128
+LEAST_DEVIATION = 0.05
+"""A timing value that is the same in all that was learned from must not explode elsewhere."""
 LONGEST_GAP, EDGE_GAP = 60.0, 5.0  # s
 
 
@@ -76,7 +78,8 @@ class Features:
         times = np.concatenate([timing(half.sentences) for half in halves])[train]
         mean, basis = _directions(embeddings_ND[train])
         text = TextSpace.fit([texts[i] for i in train], TEXT_SIZE)
-        return cls(mean, basis, times.mean(axis=0), times.std(axis=0) + 1e-6, text)
+        scale = np.maximum(times.std(axis=0), LEAST_DEVIATION)
+        return cls(mean, basis, times.mean(axis=0), scale, text)
 
     def of(self, half: Half, embeddings_TD: np.ndarray) -> np.ndarray:
         """[T, F] features of a half's sentences."""

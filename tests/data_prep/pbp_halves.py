@@ -43,7 +43,7 @@ def sentences(seed: int, count: int = 40) -> list[dict[str, Any]]:
         for _ in range(rng.randint(2, 8)):
             names = rng.sample(NAMES[seed % 5 :], 2)
             text = rng.choice(PLAY if is_pbp else TALK).format(*names)
-            end = clock + 0.3 * len(text.split())
+            end = clock + rng.uniform(0.2, 0.4) * len(text.split())
             times = {"start": round(clock, 2), "end": round(end, 2)}
             told.append({**times, "text": text, "speaker": "S0", "is_pbp": is_pbp})
             clock = end + rng.choice((0.1, 0.5, 3.0))
