@@ -30,11 +30,11 @@ def test_captions_are_read_and_limited(tmp_path: Path) -> None:
         ({"captions": "words"}, "captions is 'words'"),
         ({"video_path": 5}, "video_path is 5"),
         ({"video_path": "a\0b"}, "video_path is"),
-        ({"times": [0]}, "1 times for 2 captions"),
-        ({"times": [0, "x"]}, "start is 'x'"),
-        ({"times": [0, -1]}, "start is -1"),
-        ({"captions": ["a", ""]}, "text is ''"),
-        ({"captions": ["a", 3]}, "text is 3"),
+        ({"times": [0]}, "times is '1 for 2 captions'"),
+        ({"times": [0, "x"]}, "times[1] is 'x'"),
+        ({"times": [0, -1]}, "times[1] is -1"),
+        ({"captions": ["a", ""]}, "captions[1] is ''"),
+        ({"captions": ["a", 3]}, "captions[1] is 3"),
     ],
 )
 def test_a_bad_record_is_refused(changes: dict, told: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from infer_stream import main
 from tests.tiny import save_tiny, tiny_video
 from vlm_tsi.errors import UserError
-from vlm_tsi.streaming import batch
+from vlm_tsi.streaming import batch, live
 from vlm_tsi.streaming.batch import stream_datapoints
 from vlm_tsi.streaming.display import Display
 from vlm_tsi.streaming.spool import SPOOL, Spool, check_output
@@ -264,16 +265,21 @@ def test_a_full_disk_leaves_no_half_file(house, tmp_path, capsys, monkeypatch):
     words = ("--model", house / "model", "--out", tmp_path, *WARM)
     assert infer(house / "clip0.mp4", *words) == 2
     assert "No space left" in capsys.readouterr().err.splitlines()[-1]
-    left = {"utterances.jsonl", "utterances.unfinished.jsonl"}  # nothing said is lost
-    assert {p.name for p in tmp_path.iterdir()} == left
-    assert read_generated(tmp_path / min(left)) == read_generated(tmp_path / max(left)) != []
+    names = {p.name for p in tmp_path.iterdir()}
+    assert names == {"run.json", "utterances.jsonl", SPOOL}  # nothing said is lost
+    said = read_generated(tmp_path / "utterances.jsonl")
+    assert read_generated(tmp_path / SPOOL) == said != []
+    monkeypatch.undo()
+    assert infer(house / "clip0.mp4", *words) == 0  # the disk has room again
+    assert not (tmp_path / SPOOL).exists()
 
 
-def test_one_folder_holds_one_videos_results(house, tmp_path, capsys):
+def test_one_folder_holds_one_videos_results(house, tmp_path, capsys, monkeypatch):
     words = ("--model", house / "model", "--out", tmp_path, *WARM)
     assert infer(house / "clip0.mp4", *words) == 0
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    assert infer(house / "clip0.mp4", *words) == 0  # again is fine
+    monkeypatch.chdir(house)
+    assert infer("clip0.mp4", *words) == 0  # the same again, by another name, is fine
     for other in (["clip1.mp4"], ["--timeline", "points.jsonl"]):
         words_of = [w if w.startswith("--") else house / w for w in other]
         assert infer(*words_of, *words) == 2
@@ -283,7 +289,7 @@ def test_one_folder_holds_one_videos_results(house, tmp_path, capsys):
 
 def test_a_folder_of_unknown_results_is_left_alone(tmp_path):
     (tmp_path / "utterances.jsonl").write_text("")
-    for facts in ("", "[]", '{"video": 5}', '{"video": "other.mp4"}'):
+    for facts in ("", "[]", '{"source": 5}', '{"source": "other.mp4"}'):
         (tmp_path / "run.json").write_text(facts)
         with pytest.raises(UserError, match="holds what was said"):
             check_output(tmp_path, "clip.mp4")
@@ -297,9 +303,37 @@ def test_a_cameras_results_are_never_replaced(tmp_path):
         check_output(tmp_path, "0", is_live=True)
     spool.remove()
     (tmp_path / "utterances.jsonl").write_text("")
-    (tmp_path / "run.json").write_text('{"video": "0"}')
+    (tmp_path / "run.json").write_text('{"source": "0"}')
     with pytest.raises(UserError, match="said over 0"):
         check_output(tmp_path, "0", is_live=True)
+
+
+def test_what_a_killed_run_said_is_replaced_by_its_own_rerun_only(tmp_path):
+    Spool(tmp_path).add(Generated("clip", 0.0, 1.0, "hello"))
+    check_output(tmp_path, "videos/clip.mp4", "clip")
+    for name in ("other", ""):
+        with pytest.raises(UserError, match="was killed"):
+            check_output(tmp_path, "x", name)
+    (tmp_path / SPOOL).write_text("torn")
+    with pytest.raises(UserError, match="was killed"):
+        check_output(tmp_path, "videos/clip.mp4", "clip")
+
+
+def test_a_source_that_breaks_ends_with_its_line_and_the_files(
+    house, tmp_path, capsys, monkeypatch
+):
+    whole = live.open_source
+
+    def breaks(*args, **options):
+        yield from islice(whole(*args, **options), 4)
+        raise UserError("the camera", "is gone", "plug it in")
+
+    monkeypatch.setattr(live, "open_source", breaks)
+    code = infer(house / "clip0.mp4", "--model", house / "model", "--out", tmp_path, *WARM)
+    assert code == 2 and "error: the camera: is gone" in capsys.readouterr().err
+    facts = json.loads((tmp_path / "run.json").read_text())
+    assert facts["frames"] == 4 and "is gone" in facts["broken"]
+    assert read_generated(tmp_path / "utterances.jsonl")
 
 
 def test_each_utterance_is_on_the_disk_when_it_has_ended(tmp_path):

@@ -190,7 +190,7 @@ SECONDS = st.floats(0, 1e6, allow_nan=False)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"))
 SAID = st.builds(
     lambda v, s, d, t: Generated(v, s, s + d, t),
-    TEXT.filter(bool), SECONDS, SECONDS, TEXT,
+    TEXT.filter(str.strip), SECONDS, SECONDS, TEXT,
 )  # fmt: skip
 
 

@@ -72,8 +72,8 @@ BAD = {
     "system is a list": ({**GOOD, "system": []}, "system"),
     "a path with NUL": ({**GOOD, "video_path": "a\0.mp4"}, "video_path"),
     "a time of 400 digits": (with_turn(end=10**399), "end"),
-    "half a surrogate pair": (with_turn(text="Tor \ud83d"), "t.jsonl:3"),
-    "half a pair in the id": ({**GOOD, "video_id": "\udcff"}, "t.jsonl:3"),
+    "half a surrogate pair": (with_turn(text="Tor \ud83d"), "text"),
+    "half a pair in the id": ({**GOOD, "video_id": "\udcff"}, "video_id"),
     "empty id": ({**GOOD, "video_id": ""}, "video_id"),
 }
 

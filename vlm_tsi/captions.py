@@ -7,18 +7,13 @@ and the mend.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_jsonl
-from vlm_tsi.timeline import Word, build
-
-_TYPES: tuple[tuple[str, type, str], ...] = (
-    ("video_path", str, "use a path"),
-    ("times", list, "use a list of seconds"),
-    ("captions", list, "use a list of sentences"),
-)
+from vlm_tsi.timeline import BadValue, build, check_path, check_text, check_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +23,16 @@ class Captions:
     video_path: str
     times: tuple[float, ...]
     captions: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_path("video_path", self.video_path)
+        for i, time in enumerate(self.times):
+            check_time(f"times[{i}]", time)
+        for i, caption in enumerate(self.captions):
+            check_text(caption, f"captions[{i}]")
+        if len(self.times) != len(self.captions):
+            told = f"{len(self.times)} for {len(self.captions)} captions"
+            raise BadValue("times", told, "give each caption its time (s)")
 
 
 def read_captions(path: str | Path, limit: int | None = None) -> list[Captions]:
@@ -40,21 +45,14 @@ def read_captions(path: str | Path, limit: int | None = None) -> list[Captions]:
     Raises:
         UserError: a record that is not as it must be.
     """
-    return [_checked(r, f"{path}:{n}") for n, r in list(read_jsonl(path))[:limit]]
+    return [_checked(r, f"{path}:{n}") for n, r in islice(read_jsonl(path), limit)]
 
 
 def _checked(record: dict[str, Any], where: str) -> Captions:
-    for name, kind, mend in _TYPES:
+    for name in Captions.__dataclass_fields__:
         if name not in record:
             raise UserError(where, f"{name} is missing", f"add {name}")
-        if not isinstance(record[name], kind):
-            raise UserError(where, f"{name} is {record[name]!r:.80}", mend)
-    path, times, captions = (record[name] for name, *_ in _TYPES)
-    if "\0" in path:
-        raise UserError(where, f"video_path is {path!r:.80}", "a path holds no NUL character")
-    if len(times) != len(captions):
-        problem = f"{len(times)} times for {len(captions)} captions"
-        raise UserError(where, problem, "give each caption its time (s)")
-    for time, caption in zip(times, captions, strict=True):
-        build(Word, {"text": caption, "start": time, "end": time}, where)  # the same rules
-    return Captions(path, tuple(times), tuple(captions))
+        if name != "video_path" and not isinstance(record[name], list):
+            raise UserError(where, f"{name} is {record[name]!r:.80}", "use a list")
+    values = {"video_path": record["video_path"]}
+    return build(Captions, values | {n: tuple(record[n]) for n in ("times", "captions")}, where)

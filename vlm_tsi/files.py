@@ -11,7 +11,6 @@ import fcntl
 import glob
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -21,11 +20,10 @@ from typing import Any
 from vlm_tsi.errors import UserError, is_disk_full, os_error
 
 PairsHook = Callable[[list[tuple[str, Any]]], Any]
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MOST_DIGITS = 300
 """Whole numbers up to here are floats as well."""
-_ODD_NAMES = "backslashreplace"
-"""A file name that is not UTF-8 is written as JSON would write it, not a reason to fail."""
+_ESCAPED = "backslashreplace"
+"""In JSON, what UTF-8 cannot hold (a file name's odd bytes) stands as an escape, and comes back."""
 
 
 def make_folder(path: str | Path) -> Path:
@@ -128,7 +126,8 @@ def _remove_stale(temp: Path) -> None:
 def atomic_files(folder: str | Path) -> Iterator[Path]:
     """Yield an empty folder; on success its files move into `folder`, over those of their names.
 
-    For libraries that write several files of their own naming.
+    For libraries that write several files of their own naming, none in a folder of its own.
+    Each file is whole; a kill between two moves leaves some of them new and some old.
 
     Raises:
         UserError: they cannot be written (a full disk, no permission).
@@ -193,18 +192,20 @@ def _umask() -> int:
 def write_text(path: str | Path, text: str) -> None:
     """Write UTF-8 text whole or not at all."""
     with atomic_path(path) as temp:
-        temp.write_text(text, encoding="utf-8", errors=_ODD_NAMES)
+        temp.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | Path, value: Any) -> None:
     """Write one JSON value, indented; NaN and infinity are refused (ValueError)."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with atomic_path(path) as temp:
+        temp.write_text(text, encoding="utf-8", errors=_ESCAPED)
 
 
 def write_jsonl(path: str | Path, records: Iterable[dict[str, Any]]) -> int:
     """Write one JSON object a line; returns how many."""
     count = 0
-    with atomic_path(path) as temp, temp.open("w", encoding="utf-8", errors=_ODD_NAMES) as out:
+    with atomic_path(path) as temp, temp.open("w", encoding="utf-8", errors=_ESCAPED) as out:
         for record in records:
             out.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
             count += 1
@@ -228,7 +229,6 @@ def parse_json(
     *,
     hook: PairsHook | None = None,
     mend: str = "mend this line",
-    allow_surrogates: bool = False,
 ) -> Any:
     """Parse JSON text that comes from outside.
 
@@ -240,24 +240,17 @@ def parse_json(
         line: where in the file the text stands (from 1), if it is one line of it.
         hook: makes an object of its (name, value) pairs, where a dict will not do.
         mend: what the error tells to do.
-        allow_surrogates: let halves of surrogate pairs pass, which no UTF-8 file can take.
 
     Raises:
-        UserError: it is no JSON, is nested too deeply, or holds half a surrogate pair.
+        UserError: it is no JSON, or is nested too deeply.
     """
     where = f"{path}:{line}" if line else path
     try:
-        value = json.loads(text, object_pairs_hook=hook, parse_int=_whole)
-        if not allow_surrogates and _SURROGATE.search(text):
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
+        return json.loads(text, object_pairs_hook=hook, parse_int=_whole)
     except json.JSONDecodeError as err:
         raise UserError(f"{path}:{line or err.lineno}", f"not JSON ({err.msg})", mend) from err
     except RecursionError as err:
         raise UserError(where, "not JSON (nested too deeply)", mend) from err
-    except UnicodeEncodeError as err:
-        problem = f"holds half a surrogate pair ({err.object[err.start]!a})"
-        raise UserError(where, problem, "write the whole character") from err
 
 
 def _whole(digits: str) -> int | float:

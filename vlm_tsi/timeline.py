@@ -30,7 +30,7 @@ class Word:
     end: float
 
     def __post_init__(self) -> None:
-        _check_text(self.text)
+        check_text(self.text)
         _check_span(self.start, self.end)
 
 
@@ -53,15 +53,15 @@ class Utterance:
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
-            raise _Bad("role", self.role, "use assistant or user")
-        _check_types(self, eval=bool, meta=Mapping)
+            raise BadValue("role", self.role, "use assistant or user")
+        check_types(self, eval=bool, meta=Mapping)
         if self.speaker is not None:
-            _check_types(self, speaker=str)
-        _check_text(self.text)
+            check_types(self, speaker=str)
+        check_text(self.text)
         _check_span(self.start, self.end)
         for i in range(1, len(self.words)):
             if self.words[i].start < self.words[i - 1].start:
-                raise _Bad(f"words[{i}].start", self.words[i].start, "sort words by start")
+                raise BadValue(f"words[{i}].start", self.words[i].start, "sort words by start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,13 @@ class Timeline:
 
     def __post_init__(self) -> None:
         _check_id(self.video_id)
-        _check_types(self, video_path=str, system=str, meta=Mapping)
-        if "\0" in self.video_path:
-            raise _Bad("video_path", self.video_path, "a path holds no NUL character")
-        _check_time("duration", self.duration)
+        check_types(self, system=str, meta=Mapping)
+        check_path("video_path", self.video_path)
+        check_time("duration", self.duration)
         starts = [u.start for u in self.utterances]
         for i in range(1, len(starts)):
             if starts[i] < starts[i - 1]:
-                raise _Bad(f"utterances[{i}].start", starts[i], "sort utterances by start")
+                raise BadValue(f"utterances[{i}].start", starts[i], "sort utterances by start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +105,19 @@ class Generated:
 
     def __post_init__(self) -> None:
         _check_id(self.video_id)
-        _check_types(self, text=str, end_is_estimated=bool, scheme=str)
+        check_types(self, text=str, end_is_estimated=bool, scheme=str)
         if self.closed_by not in get_args(ClosedBy):
-            raise _Bad("closed_by", self.closed_by, f"use one of {', '.join(get_args(ClosedBy))}")
+            raise BadValue(
+                "closed_by", self.closed_by, f"use one of {', '.join(get_args(ClosedBy))}"
+            )
         for name in ("num_tokens", "trigger_frame_idx"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < -1:
-                raise _Bad(name, value, "use a whole number, or -1 for not recorded")
+                raise BadValue(name, value, "use a whole number, or -1 for not recorded")
         _check_span(self.start, self.end)
 
 
-class _Bad(ValueError):
+class BadValue(ValueError):
     """A field's bad value; the reader adds file and line."""
 
     def __init__(self, name: str, value: object, mend: str) -> None:
@@ -131,34 +132,54 @@ _MENDS: dict[type, str] = {
 }
 
 
-def _check_types(value: object, **types: type) -> None:
+def check_types(value: object, **types: type) -> None:
     """Each named field is of its type."""
     for name, wanted in types.items():
         if not isinstance(found := getattr(value, name), wanted):
-            raise _Bad(name, found, _MENDS[wanted])
+            raise BadValue(name, found, _MENDS[wanted])
+        if isinstance(found, str):
+            _check_whole(name, found)
 
 
 def _check_id(video_id: object) -> None:
     if not isinstance(video_id, str) or not video_id.strip():
-        raise _Bad("video_id", video_id, "give each video a name, as a string")
+        raise BadValue("video_id", video_id, "give each video a name, as a string")
+    _check_whole("video_id", video_id)
 
 
-def _check_text(text: object) -> None:
+def _check_whole(name: str, text: str) -> None:
+    """No half of a surrogate pair, which no UTF-8 file and no tokenizer takes."""
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise BadValue(name, ascii(text), "write whole characters")
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise BadValue unless it is a string that can be a path."""
+    if not isinstance(value, str):
+        raise BadValue(name, value, "use a string")
+    if "\0" in value:
+        raise BadValue(name, value, "a path holds no NUL character")
+
+
+def check_text(text: object, name: str = "text") -> None:
+    """Raise BadValue unless it is a string with words."""
     if not isinstance(text, str) or not text.strip():
-        raise _Bad("text", text, "give it words or leave the record out")
+        raise BadValue(name, text, "give it words or leave the record out")
+    _check_whole(name, text)
 
 
-def _check_time(name: str, value: object) -> None:
+def check_time(name: str, value: object) -> None:
+    """Raise BadValue unless it is a finite number of seconds >= 0."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
-        raise _Bad(name, value, "use finite seconds >= 0")
+        raise BadValue(name, value, "use finite seconds >= 0")
 
 
 def _check_span(start: object, end: object) -> None:
-    _check_time("start", start)
-    _check_time("end", end)
+    check_time("start", start)
+    check_time("end", end)
     if end < start:  # type: ignore[operator]
-        raise _Bad("end", end, f"make it at least start ({start})")
+        raise BadValue("end", end, f"make it at least start ({start})")
 
 
 def timeline_to_dict(timeline: Timeline) -> dict[str, Any]:
@@ -225,7 +246,7 @@ def build(cls: type[_T], values: Mapping[str, Any], where: str) -> _T:
     """Make one of this module's values; what is bad becomes a UserError with `where`."""
     try:
         return cls(**values)
-    except _Bad as err:
+    except BadValue as err:
         raise UserError(where, f"{err.name} is {err.value!r:.80}", err.mend) from err
 
 

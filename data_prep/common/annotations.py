@@ -40,7 +40,7 @@ def read_annotation_file(path: str | Path) -> Any:
         raise UserError(path, "its gzip data is cut short or broken", "fetch it again") from err
     except UnicodeDecodeError as err:
         raise UserError(path, f"byte {err.start} is not UTF-8", "save it as UTF-8") from err
-    return parse_json(text, path, mend="fetch it again", allow_surrogates=True)
+    return parse_json(text, path, mend="fetch it again")
 
 
 def string(value: object) -> str:

@@ -44,7 +44,7 @@ def _entries(path: str | Path) -> _Pairs:
     text = read_text(path)
     if not text.strip():
         raise UserError(path, "is an empty file", "fetch it again, or leave it out")
-    value = parse_json(text, path, hook=_Pairs, mend="fetch it again", allow_surrogates=True)
+    value = parse_json(text, path, hook=_Pairs, mend="fetch it again")
     named = dict(value) if isinstance(value, _Pairs) else {}
     if not isinstance(named.get("segments"), _Pairs):
         raise UserError(path, "has no object of segments", _MEND)

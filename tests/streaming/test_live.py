@@ -9,13 +9,14 @@ from itertools import islice
 import pytest
 
 from tests.tiny import save_tiny, tiny_video
+from vlm_tsi import stopping
 from vlm_tsi.errors import UserError
 from vlm_tsi.model.loading import load_checkpoint
+from vlm_tsi.stopping import STOPS
 from vlm_tsi.streaming.keyboard import TypedLines, is_at_terminal
 from vlm_tsi.streaming.live import Watcher, latency_at, stream_live, stream_name
 from vlm_tsi.streaming.newest import Newest
 from vlm_tsi.streaming.settings import StreamSettings
-from vlm_tsi.streaming.stopping import STOPS
 from vlm_tsi.video.reader import open_source
 
 TALKATIVE = StreamSettings(policy="turn_based", threshold=0.99, max_tokens=5)
@@ -117,7 +118,14 @@ def test_an_ignored_hang_up_stays_ignored(loaded, clip):
     assert (result.stopped_by, result.frames) == (0, 6)
 
 
-def test_a_second_signal_is_as_always(loaded, clip):
+def test_a_signal_that_is_passed_on_again_is_no_second_one(loaded, clip):
+    twice = Notes(at=lambda t: [signal.raise_signal(s) for s in (signal.SIGTERM, signal.SIGHUP)])
+    result = stream_live(loaded, clip, TALKATIVE, watcher=twice)
+    assert (result.stopped_by, result.frames) == (signal.SIGTERM, 1)
+
+
+def test_a_second_signal_is_as_always(loaded, clip, monkeypatch):
+    monkeypatch.setattr(stopping, "REPEAT", -1.0)
     twice = Notes(at=lambda t: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
     with pytest.raises(KeyboardInterrupt):
         stream_live(loaded, clip, TALKATIVE, watcher=twice)

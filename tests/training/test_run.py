@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ import torch
 from transformers import TrainerCallback
 
 from tests.training.lessons import Lessons, furthest, weights
+from vlm_tsi.config import ModelConfig, PartConfig
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import claimed, read_jsonl
 from vlm_tsi.model.loading import load_checkpoint
 from vlm_tsi.timeline import Timeline, Utterance, write_timelines
 from vlm_tsi.training import run as run_room
-from vlm_tsi.training.checks import resume_point
+from vlm_tsi.training.checks import keep_settings, resume_point
 from vlm_tsi.training.run import run_training
 
 LORA = {"lora__rank": 4, "lora__alpha": 8, "lora__dropout": 0.1}
@@ -56,6 +58,11 @@ def test_a_run_writes_a_checkpoint_a_log_and_notes(lessons: Lessons, tmp_path: P
     told = capfd.readouterr()
     assert "step 20/20  epoch" in told.err and "{'loss'" not in told.out + told.err
     assert "saved" in told.out and "after 20 steps" in told.out
+
+
+def test_the_last_step_is_logged_however_short_the_run(lessons: Lessons, tmp_path: Path) -> None:
+    assert run_training(lessons.config(tmp_path, optim__max_steps=3, run__log_steps=500)) == 0
+    assert [r["step"] for _, r in read_jsonl(tmp_path / "log.jsonl")] == [3]
 
 
 def test_the_frozen_encoder_is_not_changed(lessons: Lessons, tmp_path: Path) -> None:
@@ -113,7 +120,7 @@ def test_a_second_ctrl_c_stops_at_once(lessons: Lessons, tmp_path: Path, monkeyp
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("vlm_tsi.training.callbacks.REPEAT", -1.0)
+    monkeypatch.setattr("vlm_tsi.stopping.REPEAT", -1.0)
     at_step(monkeypatch, 2, twice)
     with pytest.raises(KeyboardInterrupt):
         run_training(lessons.config(tmp_path))
@@ -168,17 +175,40 @@ def test_folders_that_only_look_like_checkpoints_are_passed_over(
         ({"lora__rank": 2}, "lora.rank: is 2, the run in .* began with 4"),
         ({"optim__lr": 1e-2}, "optim.lr: is 0.01"),
         ({"run__seed": 7}, "run.seed: is 7"),
+        ({"optim__batch_size": 2}, "optim.batch_size: is 2"),
+        ({"data__max_positions": 500}, "data.max_positions: is 500"),
     ],
 )
 def test_a_run_goes_on_only_with_its_own_settings(
-    lessons: Lessons, tmp_path: Path, change: dict, told: str
+    lessons: Lessons, tmp_path: Path, change: dict, told: str, monkeypatch, capfd
 ) -> None:
     settings = {"lora__rank": 4, "run__save_steps": 2, "optim__max_steps": 2}
     assert run_training(lessons.config(tmp_path, **settings)) == 0
     with pytest.raises(UserError, match=told):
         run_training(lessons.config(tmp_path, **{**settings, **change, "run__resume": "true"}))
-    longer = {**settings, "optim__max_steps": 3, "run__log_steps": 2, "run__resume": "true"}
+    longer = {**settings, "optim__max_steps": 3, "run__resume": "true"}
+    longer |= {"run__log_steps": 2, "run__keep": 2, "run__save_steps": 9}
+    monkeypatch.chdir(lessons.folder)
+    longer["data__timelines"] = "[train.jsonl]"  # the same file by another name
     assert run_training(lessons.config(tmp_path, **longer)) == 0
+    assert "optim.max_steps is 3" in capfd.readouterr().err
+
+
+def test_another_number_of_processes_or_a_changed_part_is_another_run(
+    lessons: Lessons, tmp_path: Path, monkeypatch
+) -> None:
+    config = lessons.config(tmp_path, model__base=None, run__resume="true")
+    one = replace(config, model=ModelConfig(text=PartConfig(config={"model_type": "llama"})))
+    keep_settings(one, tmp_path)
+    (tmp_path / "checkpoint-1").mkdir()
+    (tmp_path / "checkpoint-1/trainer_state.json").write_text('{"global_step": 1}')
+    assert resume_point(one, tmp_path)
+    part = PartConfig(config={"model_type": "llama", "attention_dropout": 0.5})
+    with pytest.raises(UserError, match=r"model\.text"):
+        resume_point(replace(one, model=ModelConfig(text=part)), tmp_path)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="processes: is 2, .* began with 1"):
+        resume_point(one, tmp_path)
 
 
 @pytest.mark.parametrize("weight", [0, 0.5])

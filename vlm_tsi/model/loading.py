@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from transformers import AutoTokenizer, PreTrainedModel
 
 from vlm_tsi.errors import UserError, is_disk_full
@@ -21,8 +21,11 @@ from vlm_tsi.model.checks import (
     check_config,
     check_frames,
     check_parts,
+    check_parts_build,
     check_shapes,
     check_vocabulary,
+    stored_shapes,
+    take_streaming,
 )
 from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.vlm import VlmTsiModel
@@ -53,7 +56,9 @@ def load_checkpoint(folder: str | Path, base: str | Path | None = None) -> Loade
     path = Path(folder)
     if base is not None and not (path / ADAPTER_CONFIG).is_file():
         raise UserError("--base", f"{path} is a whole model", "leave it out; adapters have a base")
-    return Loaded(load_model(path, base).eval(), load_tokenizer(path))
+    loaded = Loaded(load_model(path, base).eval(), load_tokenizer(path))
+    check_vocabulary(loaded.model, loaded.tokenizer, path)
+    return loaded
 
 
 def load_model(
@@ -66,8 +71,6 @@ def load_model(
         base: the base's folder, where the adapter's own note of it is out of date.
         above: the adapters whose base this is.
     """
-    if path.resolve() in above:
-        raise UserError(path, "is its own base", "name the model it was trained on with --base")
     if (path / ADAPTER_CONFIG).is_file():
         merged: VlmTsiModel = _load_adapter(path, base, above).merge_and_unload()
         return merged
@@ -81,25 +84,20 @@ def load_whole(path: Path) -> VlmTsiModel:
         raise UserError(path, f"holds no {ADAPTER_CONFIG}", "copy it from where it was trained")
     if not list(path.glob("*.safetensors")):
         raise UserError(path, "holds no .safetensors file", "name a finished checkpoint")
+    check_parts_build(config, path / "config.json")
+    check_shapes(config, path)
     try:
-        check_shapes(config, path)
         loaded: Any = VlmTsiModel.from_pretrained(
             path, config=config, local_files_only=True, output_loading_info=True
         )
-    except _FOREIGN as err:
+    except (OSError, ValueError, SafetensorError) as err:
         raise UserError(path, f"cannot be loaded ({err})", "name a whole checkpoint") from err
     model: VlmTsiModel = loaded[0]
     if absent := sorted(loaded[1]["missing_keys"]):
         problem = f"{len(absent)} weights are missing, {absent[0]} first"
         raise UserError(path, problem, "train it anew or copy it again")
-    check_vocabulary(model, path / "config.json")
     check_frames(model, path / "config.json")
     return model
-
-
-_FOREIGN = (OSError, RuntimeError, ValueError, TypeError, AttributeError, KeyError,
-            ArithmeticError, SafetensorError)  # fmt: skip
-"""What libraries raise on files that do not hold what they should."""
 
 
 def config_at(path: Path) -> VlmTsiConfig:
@@ -113,7 +111,7 @@ def config_at(path: Path) -> VlmTsiConfig:
     check_parts(read_object(where), where)
     try:
         config: VlmTsiConfig = VlmTsiConfig.from_pretrained(path, local_files_only=True)
-    except Exception as err:  # it is built from the file's words by several libraries
+    except Exception as err:  # several libraries build it from the file's words
         line = (str(err).splitlines() or [type(err).__name__])[0]
         raise UserError(where, f"cannot be used ({line})", "copy it again") from err
     check_config(config, where)
@@ -147,30 +145,21 @@ def _base_of(adapter: Path, base: str | Path | None) -> Path:
 def _load_adapter(path: Path, base: str | Path | None, above: tuple[Path, ...]) -> Any:
     from peft import PeftModel
 
-    _check_readable(path / ADAPTER)
+    stored_shapes(path / ADAPTER)  # whole, or refused
     config = config_at(path)
     base_path = _base_of(path, base)
-    if base_path.resolve() != path.resolve():
-        check_base(path, base_path)
+    if base_path.resolve() in (path.resolve(), *above):
+        raise UserError(path, "is its own base", "name the model it was trained on with --base")
+    check_base(path, base_path)
     model = load_model(base_path, above=(*above, path.resolve()))
     model.untie()  # as it was when the adapter was made
-    model.config = config
+    take_streaming(model.config, config, path / "config.json")
     try:
         return PeftModel.from_pretrained(model, str(path))
-    except _FOREIGN as err:
+    except Exception as err:  # peft builds it from the words of adapter_config.json
         problem = f"does not fit its base {base_path} ({err})"
         mend = f"name the base it was trained on with --base, or copy {ADAPTER_CONFIG} again"
         raise UserError(path, problem, mend) from err
-
-
-def _check_readable(weights: Path) -> None:
-    if not weights.is_file():
-        raise UserError(weights.parent, f"holds no {weights.name}", "name a finished checkpoint")
-    try:
-        with safe_open(weights, "pt") as file:
-            file.keys()
-    except (OSError, SafetensorError) as err:
-        raise UserError(weights, f"is damaged ({err})", "copy it again") from err
 
 
 def find_base(path: Path, named: Any) -> Path:

@@ -18,10 +18,11 @@ from vlm_tsi.errors import Parser, UserError
 from vlm_tsi.files import check_target, writable_folder
 from vlm_tsi.model.loading import Loaded, checkpoint_config
 from vlm_tsi.sequence.interleave import SchemeName
+from vlm_tsi.stopping import asked_to_stop
 from vlm_tsi.streaming.batch import Source, Streamed, load, run_datapoints
 from vlm_tsi.streaming.display import Display, counting, note
 from vlm_tsi.streaming.keyboard import TypedLines, is_at_terminal
-from vlm_tsi.streaming.live import LiveResult, stream_live
+from vlm_tsi.streaming.live import LiveResult, stream_live, stream_name
 from vlm_tsi.streaming.outputs import (
     batch_lines,
     live_lines,
@@ -30,8 +31,7 @@ from vlm_tsi.streaming.outputs import (
     write_live,
 )
 from vlm_tsi.streaming.settings import Rounding, StreamSettings, resolved
-from vlm_tsi.streaming.spool import SPOKEN, Spool, check_output
-from vlm_tsi.streaming.stopping import asked_to_stop
+from vlm_tsi.streaming.spool import SPOKEN, Spool, check_output, source_of
 from vlm_tsi.video.annotate import annotate
 from vlm_tsi.video.reader import is_live, probe
 
@@ -134,7 +134,7 @@ def _run_timeline(args: argparse.Namespace, settings: StreamSettings) -> int:
             note("interrupted: what is done is kept; the same command goes on from it")
             return 128 + (asked[0] if asked else signal.SIGINT)
     _check_done(args.timeline, done, journal)
-    about = {"timeline": args.timeline, **_about(args, chosen)}
+    about = {"timeline": args.timeline, "source": source_of(args.timeline), **_about(args, chosen)}
     facts = write_batch(folder, done, about, time.monotonic() - began)
     journal.unlink(missing_ok=True)
     for line in [*batch_lines(facts), f"wrote {folder / SPOKEN}"]:
@@ -186,7 +186,7 @@ def _run_video(args: argparse.Namespace, settings: StreamSettings) -> int:
     _refuse(args, ("workers", "store"), "is for datapoints", "leave it out, or give --timeline")
     _check_annotate(args)
     folder = writable_folder(args.out)
-    check_output(folder, args.video, is_live=is_live(args.video))
+    check_output(folder, args.video, stream_name(args.video), is_live=is_live(args.video))
     seconds = None if is_live(args.video) else probe(args.video).duration
     chosen = _chosen(args, settings)
     loaded = load(Source(args.model, args.base, device=args.device))
@@ -197,7 +197,7 @@ def _run_video(args: argparse.Namespace, settings: StreamSettings) -> int:
             typed=_typed(args.user_input), watcher=display, spool=spool.add,
         )  # fmt: skip
     result.warnings += [*_too_long(loaded, result), *([spool.problem] if spool.problem else [])]
-    about = {"video": args.video, **_about(args, chosen)}
+    about = {"video": args.video, "source": source_of(args.video), **_about(args, chosen)}
     paths = write_live(folder, result, {**about, "realtime": args.realtime})
     spool.remove()
     _report(args, result, paths)

@@ -17,6 +17,7 @@ from vlm_tsi.errors import UserError
 from vlm_tsi.model.frames import encode_frames
 from vlm_tsi.model.loading import Loaded
 from vlm_tsi.sequence.tokens import encoder
+from vlm_tsi.stopping import asked_to_stop
 from vlm_tsi.streaming.batch import text_of
 from vlm_tsi.streaming.clock import LatencyLog, RealClock, paced
 from vlm_tsi.streaming.engine import StreamEngine, StreamFrame
@@ -25,7 +26,6 @@ from vlm_tsi.streaming.newest import Newest
 from vlm_tsi.streaming.protocol import new_engine
 from vlm_tsi.streaming.record import Recorder
 from vlm_tsi.streaming.settings import StreamSettings, decoding_for, resolved
-from vlm_tsi.streaming.stopping import asked_to_stop
 from vlm_tsi.timeline import Generated
 from vlm_tsi.video.reader import Frame, is_live, open_source
 

@@ -25,10 +25,10 @@ def write_live(folder: Path, result: LiveResult, about: dict[str, Any]) -> list[
     recorder = result.recorder
     name = recorder.video_id
     paths = [folder / n for n in (SPOKEN, f"{name}.srt", f"{name}.vtt", FACTS)]
+    write_json(paths[3], {**about, **_live_facts(result)})  # first: it says whose the others are
     write_generated(paths[0], recorder.finished)
     write_text(paths[1], to_srt(recorder.finished))
     write_text(paths[2], to_vtt(recorder.finished))
-    write_json(paths[3], {**about, **_live_facts(result)})
     return paths
 
 
@@ -89,8 +89,8 @@ def write_batch(
         **latency_facts(steps.summary(sum(d.window for d in done))),
         "warnings": list(dict.fromkeys(w for d in done for w in d.warnings)),
     }
+    write_json(folder / FACTS, facts)  # first: it says whose the other is
     write_generated(folder / SPOKEN, spoken)
-    write_json(folder / FACTS, facts)
     return facts
 
 

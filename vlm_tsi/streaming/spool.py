@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from vlm_tsi.errors import UserError, os_error
-from vlm_tsi.files import parse_json, read_text
+from vlm_tsi.files import read_object
 from vlm_tsi.timeline import Generated, generated_to_dict
 
 SPOOL, SPOKEN, FACTS = "utterances.unfinished.jsonl", "utterances.jsonl", "run.json"
@@ -47,8 +47,19 @@ class Spool:
         self.path.unlink(missing_ok=True)
 
 
-def check_output(folder: Path, source: str, *, is_live: bool = False) -> None:
+def source_of(source: str) -> str:
+    """What names a source wherever one stands: a file's whole path; a camera's or URL's name."""
+    return str(Path(source).resolve()) if Path(source).exists() else source
+
+
+def check_output(folder: Path, source: str, name: str = "", *, is_live: bool = False) -> None:
     """Refuse a folder whose results another source made, or a camera (never the same twice).
+
+    Args:
+        folder: the output.
+        source: the video, camera or file of datapoints, as typed.
+        name: how a video's utterances name it.
+        is_live: a camera or a stream.
 
     Raises:
         UserError: results are there that this run would replace with other ones.
@@ -56,17 +67,25 @@ def check_output(folder: Path, source: str, *, is_live: bool = False) -> None:
     mend = "choose another --out, or move them away"
     if (folder / SPOKEN).exists():
         before = _source_of(folder)
-        if is_live or before != source:
+        if is_live or before != source_of(source):
             raise UserError(folder, f"holds what was said over {before or 'something else'}", mend)
-    if is_live and (folder / SPOOL).exists():
+    if (folder / SPOOL).exists() and (is_live or _spooled(folder) != name):
         raise UserError(folder, f"holds {SPOOL} of a run that was killed", mend)
 
 
 def _source_of(folder: Path) -> str | None:
-    """The video or the datapoints that a folder's results were made from."""
+    """What a folder's results were made from."""
     try:
-        facts = parse_json(read_text(folder / FACTS), folder / FACTS, allow_surrogates=True)
+        found = read_object(folder / FACTS).get("source")
     except UserError:
         return None
-    found = isinstance(facts, dict) and (facts.get("timeline") or facts.get("video"))
     return found if isinstance(found, str) else None
+
+
+def _spooled(folder: Path) -> str | None:
+    """Over which video the first utterance was that a killed run kept."""
+    try:
+        with (folder / SPOOL).open(encoding="utf-8") as lines:
+            return str(json.loads(next(lines))["video_id"])
+    except (OSError, ValueError, LookupError, TypeError, StopIteration):
+        return None

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from torch import distributed
 from transformers import TrainerCallback
 
+from vlm_tsi import stopping
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-REPEAT = 2.0
-"""Seconds: launchers pass a signal on that the terminal has sent already; that is no second."""
 
 
 class SaveOnInterrupt(TrainerCallback):
@@ -36,7 +36,7 @@ class SaveOnInterrupt(TrainerCallback):
     def _ask(self, number: int, frame: object) -> None:
         if not self.asked:
             self.asked, self._since = True, time.monotonic()
-        elif time.monotonic() - self._since > REPEAT:
+        elif time.monotonic() - self._since > stopping.REPEAT:
             self.give_back()
             signal.raise_signal(number)
 
@@ -60,6 +60,15 @@ class SaveOnInterrupt(TrainerCallback):
         self._before = {}
 
 
+class LogLastStep(TrainerCallback):
+    """The last step is logged, however short the run."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Ask for it."""
+        if state.global_step >= state.max_steps or control.should_training_stop:
+            control.should_log = True
+
+
 class ShowProgress(TrainerCallback):
     """A bar where stderr is a terminal, and one line a log step everywhere."""
 
@@ -78,10 +87,8 @@ class ShowProgress(TrainerCallback):
             self.bar.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the bar; the last step is logged, however short the run."""
+        """Move the bar."""
         self.bar.update(self.task, completed=state.global_step)
-        if state.global_step >= state.max_steps:
-            control.should_log = True
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict | None = None, **kwargs: Any

@@ -22,7 +22,7 @@ from vlm_tsi.training.data import CaptionDataset, StreamDataset
 
 SETTINGS = "settings.json"
 FREE = ("optim.epochs", "optim.max_steps")
-"""What may change when a run goes on, beside `run.*` but for its seed."""
+"""What may change when a run goes on (to train longer), beside `run.*` but for its seed."""
 
 
 def check_reporter(config: TrainConfig) -> None:
@@ -73,8 +73,21 @@ def _has_words(sequence: InterleavedSequence, tokens: StreamTokens) -> bool:
 
 
 def keep_settings(config: TrainConfig, out: Path) -> None:
-    """Note what a run began with."""
-    write_json(out / SETTINGS, asdict(config))
+    """Note what a run began with, unless that is known."""
+    if not (config.run.resume and (out / SETTINGS).is_file()):
+        write_json(out / SETTINGS, _settings(config))
+
+
+def _settings(config: TrainConfig) -> dict[str, Any]:
+    """What the weights depend on, under dotted names; a part's own config is one value."""
+    rooms = {room: dict(values) for room, values in asdict(config).items()}
+    settings = {f"{room}.{key}": value for room, v in rooms.items() for key, value in v.items()}
+    for key in ("data.timelines", "data.captions"):
+        settings[key] = [str(Path(p).resolve()) for p in settings[key]]
+    for key in ("data.store", "model.base"):
+        settings[key] = settings[key] and str(Path(settings[key]).resolve())
+    settings["processes"] = int(os.environ.get("WORLD_SIZE", "1"))
+    return {k: v for k, v in settings.items() if not k.startswith("run.") or k == "run.seed"}
 
 
 def resume_point(config: TrainConfig, out: Path) -> str | None:
@@ -111,17 +124,12 @@ def _check_same_run(config: TrainConfig, out: Path) -> None:
     settings = out / SETTINGS
     if not settings.is_file():  # begun before settings were kept
         return
-    before, now = _flat(read_object(settings)), _flat(asdict(config))
-    for key in sorted(before.keys() & now.keys()):
-        is_free = key in FREE or (key.startswith("run.") and key != "run.seed")
-        if not is_free and before[key] != now[key]:
-            problem = f"is {now[key]!r:.80}, the run in {out} began with {before[key]!r:.80}"
+    before, now = read_object(settings), _settings(config)
+    for key in sorted(before.keys() & now.keys()):  # settings may have come or gone since
+        if before[key] == now[key]:
+            continue
+        problem = f"is {now[key]!r:.80}, the run in {out} began with {before[key]!r:.80}"
+        if key not in FREE:
             raise UserError(key, problem, "set it back, or choose another run.out")
-
-
-def _flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a.b": 1}."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
-    return flat
+        print(f"warning: {key} {problem}: the learning rate goes on on another curve",
+              file=sys.stderr)  # fmt: skip

@@ -28,7 +28,7 @@ from vlm_tsi.sequence.collate import collate
 from vlm_tsi.sequence.interleave import IGNORE
 from vlm_tsi.sequence.tokens import encoder
 from vlm_tsi.training.build import Built, build
-from vlm_tsi.training.callbacks import SaveOnInterrupt, ShowProgress
+from vlm_tsi.training.callbacks import LogLastStep, SaveOnInterrupt, ShowProgress
 from vlm_tsi.training.checks import (
     check_inputs,
     check_reporter,
@@ -145,7 +145,7 @@ def _run(config: TrainConfig, out: Path) -> int:
     check_trainable(dataset)
     trainer, interrupt = make_trainer(config, built, dataset)
     is_first = trainer.is_world_process_zero()
-    if is_first and not resume:
+    if is_first:
         keep_settings(config, out)
     if is_first and (line := unknown_words(dataset, built.tokenizer)):
         print(line, file=sys.stderr)
@@ -183,7 +183,7 @@ def make_trainer(
         args=training_arguments(config),
         train_dataset=dataset,
         data_collator=collate,
-        callbacks=[interrupt, ShowProgress()],
+        callbacks=[interrupt, LogLastStep(), ShowProgress()],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer, interrupt

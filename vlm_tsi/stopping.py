@@ -1,16 +1,19 @@
 """Ctrl-C, SIGTERM and hang-ups, as ways to end a stream in good order.
 
-Input: signals. Output: which came first. Invariant: only the first one is caught, so that a
-second one stops the program as always; a signal that is ignored (nohup) stays ignored; the
-former handlers are back when the block ends.
+Input: signals. Output: which came first. Invariant: only the first one is caught, and what
+comes within `REPEAT` after it; a later one stops the program as always. A signal that is
+ignored (nohup) stays ignored; the former handlers are back when the block ends.
 """
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+REPEAT = 2.0
+"""Seconds: launchers pass a signal on that the terminal has sent already; that is no second."""
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -24,21 +27,28 @@ def asked_to_stop(*, at_once: bool = False) -> Iterator[list[int]]:
     asked: list[int] = []
     before: dict[int, Any] = {}
 
-    def once(number: int, frame: object) -> None:
-        asked.append(number)
-        _give_back(before)
-        if at_once:
-            raise KeyboardInterrupt
+    since = 0.0
+
+    def caught(number: int, frame: object) -> None:
+        nonlocal since
+        if not asked:
+            asked.append(number)
+            since = time.monotonic()
+            if at_once:
+                raise KeyboardInterrupt
+        elif time.monotonic() - since > REPEAT:
+            _give_back(before)
+            signal.raise_signal(number)
 
     if threading.current_thread() is threading.main_thread():  # only it can catch signals
-        before |= _caught(once)
+        before |= _set(caught)
     try:
         yield asked
     finally:
         _give_back(before)
 
 
-def _caught(handler: Callable[[int, object], None]) -> dict[int, Any]:
+def _set(handler: Callable[[int, object], None]) -> dict[int, Any]:
     """Set the handler; the former ones by signal."""
     found: dict[int, Any] = {number: signal.getsignal(number) for number in STOPS}
     former = {n: h for n, h in found.items() if h not in (signal.SIG_IGN, None)}
