@@ -2,7 +2,9 @@
 
 Input: references (timeline JSONL, or published annotation .json) and predictions
 (generated-utterance JSONL, or published .csv). Output: Table 2's columns on the terminal, and
-JSON with `micro`, `macro`, `intervals`, `per_video`, `pairs`, `params`, `embedder`, `counts`.
+JSON with `micro`, `macro`, `intervals`, `per_video`, `pairs`, `params`, `embedder`, `counts`;
+`failures` (the kinds of Appendix E, counted; each pair names its own) and `unmatched`
+utterances; with --sensitivity `sensitivity`.
 Invariant: all scores are percentages; whatever was estimated, ignored or unknown is counted.
 """
 
@@ -10,29 +12,42 @@ import argparse
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any, get_args
+from dataclasses import asdict
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from vlm_tsi.errors import Parser, UserError, command
+from eval.score_details import (
+    add_detail_options,
+    failure_line,
+    failure_values,
+    rules_of,
+    sensitivity_values,
+    show_sensitivity,
+)
+from eval.scoring_options import (
+    add_metric_options,
+    add_scoring_options,
+    check_options,
+    check_references,
+    params_of,
+)
+from vlm_tsi.errors import Parser, command
 from vlm_tsi.files import check_target, write_json
 from vlm_tsi.published import read_predictions, read_references
 from vlm_tsi.scoring.content import content_accuracy
 from vlm_tsi.scoring.embed import PAPER_EMBEDDER, SentenceEmbedder, find_embedder
-from vlm_tsi.scoring.groups import RESAMPLES, by_kind, intervals
+from vlm_tsi.scoring.failures import find_failures
+from vlm_tsi.scoring.groups import by_kind, intervals
+from vlm_tsi.scoring.sensitivity import remembered, sensitivity
 from vlm_tsi.scoring.trace_score import (
-    Overlap,
-    SwapRule,
-    TraceParams,
     TraceResult,
-    UnknownVideos,
     group_by_video,
     references_of,
     score,
 )
-from vlm_tsi.timeline import Generated, Timeline, Utterance
+from vlm_tsi.timeline import Generated, Timeline
 
 COLUMNS = {
     "trace": "TRACE", "s_a": "S_a", "s_t": "S_t", "s_start": "S_start", "s_end": "S_end",
@@ -50,20 +65,6 @@ examples:
       --overlap matched --swap-rule new_pairs --max-passes 5 --unknown-videos ignore
 """
 
-CHOICES = {"overlap": Overlap, "swap_rule": SwapRule, "unknown_videos": UnknownVideos}
-HELP = {
-    "tau_time": "scale of start differences in the alignment, seconds",
-    "tau_win": "widest start difference of a matched pair, seconds",
-    "tau_pen": "scale of the timing penalties, seconds",
-    "alpha": "weight of S_a in TRACE",
-    "alpha_start": "weight of S_start in S_t",
-    "alpha_end": "weight of S_end in S_t",
-    "overlap": "S_overlap over all generated utterances, or over matched ones",
-    "swap_rule": "two pairs swap if all four starts are near, or only the new pairs' starts",
-    "unknown_videos": "utterances for videos without references: count against precision or not",
-    "max_passes": "most passes of swapping",
-}
-
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
@@ -73,44 +74,11 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("--ref", required=True, help="timelines .jsonl, or published .json")
-    p.add_argument("--pred", required=True, help="generated utterances .jsonl, or published .csv")
-    p.add_argument("--out", required=True, help="where the scores go (.json)")
-    p.add_argument("--embedder", help="sentence embedder: folder or hub id (default: best at hand)")
-    p.add_argument("--embed-cache", help="folder that keeps sentence vectors between runs")
-    p.add_argument(
-        "--all-assistant", action="store_true",
-        help="score all assistant utterances, not only those with eval true",
-    )  # fmt: skip
+    add_scoring_options(p)
     p.add_argument("--content-words", help="comma-separated words to check in matched pairs")
-    p.add_argument("--resamples", type=int, default=RESAMPLES, help="bootstrap (%(default)s)")
-    p.add_argument("--seed", type=int, default=0, help="of the bootstrap (%(default)s)")
-    metric = p.add_argument_group("the metric's parameters (defaults: the paper's)")
-    for option in fields(TraceParams):
-        kind: dict[str, Any] = {"type": type(option.default)}
-        if option.name in CHOICES:
-            kind["choices"] = get_args(CHOICES[option.name])
-        flag = "--" + option.name.replace("_", "-")
-        text = f"{HELP[option.name]} (%(default)s)"
-        metric.add_argument(flag, default=option.default, help=text, **kind)
+    add_metric_options(p)
+    add_detail_options(p)
     return p
-
-
-def params_of(args: argparse.Namespace) -> TraceParams:
-    """The metric's parameters among the options; a bad one is a UserError."""
-    try:
-        return TraceParams(**{f.name: getattr(args, f.name) for f in fields(TraceParams)})
-    except ValueError as err:
-        problem, mend = str(err).split("; ", 1)
-        raise UserError("parameters", problem, mend) from err
-
-
-def check_references(path: str, references: Mapping[str, Sequence[Utterance]]) -> None:
-    """Refuse a file in which nothing is to be scored."""
-    if any(references.values()):
-        return
-    problem = "no assistant utterance in it has eval true"
-    raise UserError(path, problem, "mark some, or score all of them with --all-assistant")
 
 
 def count(
@@ -145,9 +113,10 @@ def evaluate(
 ) -> dict[str, Any]:
     """Everything that goes into the JSON file."""
     references = references_of(timelines, args.all_assistant)
+    generated, embed = group_by_video(predictions), remembered(embedder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = score(references, group_by_video(predictions), embedder, params_of(args))
+        result = score(references, generated, embed, params_of(args))
     scores = result.video_scores()
     report: dict[str, Any] = {
         "micro": result.micro,
@@ -174,7 +143,12 @@ def evaluate(
         words = {w.strip() for w in args.content_words.split(",") if w.strip()}
         report["content_accuracy"] = asdict(content_accuracy(result.pairs, words))
     report["per_video"] = {v: {**asdict(s), **scores[v]} for v, s in result.per_video.items()}
-    report["pairs"] = [asdict(pair) for pair in result.pairs]
+    report |= failure_values(
+        result, find_failures(result, references, generated, rules_of(args))
+    )  # fmt: skip
+    if args.sensitivity:
+        found = sensitivity(references, generated, embed, result.params)
+        report["sensitivity"] = sensitivity_values(found)
     return report
 
 
@@ -204,6 +178,9 @@ def show(report: Mapping[str, Any], console: Console) -> None:
     if content:
         f1 = "none in matched pairs" if content["f1"] is None else f"{content['f1']:.1f}%"
         console.print(f"content words: {f1}", highlight=False)
+    console.print(failure_line(report["failures"]), highlight=False, soft_wrap=True)
+    if "sensitivity" in report:
+        show_sensitivity(report["sensitivity"], report["params"], console)
 
 
 def notes(report: Mapping[str, Any]) -> list[str]:
@@ -227,11 +204,8 @@ def notes(report: Mapping[str, Any]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Read, score, write, print."""
     args = parser().parse_args(argv)
-    params_of(args)
-    for name, least in (("resamples", 1), ("seed", 0)):
-        if getattr(args, name) < least:
-            problem = f"it is {getattr(args, name)}"
-            raise UserError(f"--{name}", problem, f"use a whole number from {least} on")
+    check_options(args)
+    rules_of(args)
     check_target(args.out, [args.ref, args.pred])
     timelines, predictions = read_references(args.ref), read_predictions(args.pred)
     check_references(args.ref, references_of(timelines, args.all_assistant))

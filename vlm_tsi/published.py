@@ -166,7 +166,7 @@ def read_prediction_csv(path: str | Path) -> list[Generated]:
         UserError: unknown or missing columns, or a bad row.
     """
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    rows = _rows(path, reader)
+    rows = csv_rows(path, reader)
     line, header = next(rows, (1, []))
     required = {"video_id", "start", "content"}
     names = [name.strip() for name in header]
@@ -176,7 +176,7 @@ def read_prediction_csv(path: str | Path) -> list[Generated]:
     return [_read_row(names, row, f"{path}:{line}") for line, row in rows]
 
 
-def _rows(path: str | Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: str | Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
     """Yield (the line a row begins on, from 1; its cells) for rows that are not blank."""
     while True:
         line = reader.line_num + 1
@@ -195,15 +195,16 @@ def _read_row(names: list[str], row: list[str], where: str) -> Generated:
         problem = f"{len(row)} cells under {len(names)} columns"
         raise UserError(where, problem, "quote cells that hold commas or newlines")
     cells = dict(zip(names, row, strict=True))
-    start = _seconds("start", cells["start"], where)
+    start = csv_seconds("start", cells["start"], where)
     text = cells["content"]
     values = {"video_id": cells["video_id"], "start": start, "text": text}
     if cells.get("end", "").strip():
-        values["end"] = _seconds("end", cells["end"], where)
+        values["end"] = csv_seconds("end", cells["end"], where)
     return build(Generated, with_end(values), where)
 
 
-def _seconds(name: str, cell: str, where: str) -> float:
+def csv_seconds(name: str, cell: str, where: str) -> float:
+    """A cell's number; `name` and `where` stand in the error."""
     try:
         return float(cell.replace("_", "?"))  # Python's 1_0 is nobody's 10
     except ValueError as err:

@@ -8,13 +8,14 @@ from averaged scores; intervals are the same for the same seed.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
 from vlm_tsi.errors import UserError
 from vlm_tsi.scoring.trace_score import (
     SCORES,
+    TOLERANCE,
     Pair,
     TraceParams,
     TraceResult,
@@ -44,11 +45,43 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
+class HasSums(Protocol):
+    """What a comparison needs of a result; a `TraceResult` has it, and so have stored sums."""
+
+    @property
+    def params(self) -> TraceParams:
+        """What it was scored with."""
+
+    @property
+    def per_video(self) -> Mapping[str, VideoSums]:
+        """Each video's sums."""
+
+
+@dataclass(frozen=True)
+class StoredSums:
+    """The sums of an earlier scoring, without its texts."""
+
+    params: TraceParams
+    per_video: Mapping[str, VideoSums]
+
+
+@dataclass(frozen=True, slots=True)
+class Wins:
+    """In how many videos the first scores higher, the second does, or neither (1e-9)."""
+
+    first: int
+    second: int
+    ties: int
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Differences (first less second) over the videos that both results have."""
+    """Two results over the videos that both have; differences are the first less the second."""
 
+    first: Mapping[str, float]
+    second: Mapping[str, float]
     differences: Mapping[str, Interval]
+    wins: Mapping[str, Wins]
     n_videos: int
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
@@ -73,26 +106,28 @@ def by_group(result: TraceResult, groups: Mapping[str, str]) -> dict[str, dict[s
 
 
 def intervals(
-    result: TraceResult, *, pool: Pool = "micro", resamples: int = RESAMPLES, seed: int = 0
+    result: HasSums, *, pool: Pool = "micro", resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Interval]:
     """95% bootstrap intervals of one system's percentages, resampling whole videos.
 
-    No video at all gives 0 with an interval of no width.
+    The order of the videos does not matter. No video at all gives 0 with an interval of no width.
     """
-    sums = sums_array(result.per_video.values())
+    sums = sums_array(result.per_video[v] for v in sorted(result.per_video))
     value, samples = _bootstrap(sums, result.params, pool, resamples, seed)
     return {name: _interval(value[name], samples[name]) for name in SCORES}
 
 
 def compare(
-    first: TraceResult,
-    second: TraceResult,
+    first: HasSums,
+    second: HasSums,
     *,
     pool: Pool = "micro",
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Comparison:
     """Paired bootstrap of two systems: both are resampled by the same videos.
+
+    Nothing is aligned again, and the order of the videos does not matter.
 
     Args:
         first: the system that the differences favour where they are positive.
@@ -107,23 +142,29 @@ def compare(
     """
     if first.params != second.params:
         raise ValueError(f"different parameters: {first.params} and {second.params}")
-    shared = [v for v in first.per_video if v in second.per_video]
+    shared = sorted(first.per_video.keys() & second.per_video.keys())
     if not shared:
         raise UserError("comparison", "the two share no video", "score both on the same videos")
-    sides = [
-        _bootstrap(
-            sums_array(r.per_video[v] for v in shared), r.params, pool, resamples, seed
-        )
-        for r in (first, second)
-    ]  # fmt: skip
-    (value_a, samples_a), (value_b, samples_b) = sides
-    differences = {
-        name: _interval(value_a[name] - value_b[name], samples_a[name] - samples_b[name])
-        for name in SCORES
-    }
-    only_first = tuple(v for v in first.per_video if v not in second.per_video)
-    only_second = tuple(v for v in second.per_video if v not in first.per_video)
-    return Comparison(differences, len(shared), only_first, only_second)
+    sides = [sums_array(r.per_video[v] for v in shared) for r in (first, second)]
+    params = first.params
+    (value_a, samples_a), (value_b, samples_b) = (
+        _bootstrap(sums, params, pool, resamples, seed) for sums in sides
+    )
+    each_a, each_b = (scores_from_sums(sums, params) for sums in sides)
+    return Comparison(
+        {name: float(value_a[name]) for name in SCORES},
+        {name: float(value_b[name]) for name in SCORES},
+        {n: _interval(value_a[n] - value_b[n], samples_a[n] - samples_b[n]) for n in SCORES},
+        {name: _wins(each_a[name] - each_b[name]) for name in SCORES},
+        len(shared),
+        tuple(v for v in first.per_video if v not in second.per_video),
+        tuple(v for v in second.per_video if v not in first.per_video),
+    )
+
+
+def _wins(differences: np.ndarray) -> Wins:
+    first, second = int((differences > TOLERANCE).sum()), int((differences < -TOLERANCE).sum())
+    return Wins(first, second, len(differences) - first - second)
 
 
 def _bootstrap(

@@ -262,14 +262,14 @@ def _score_video(
     pairs: list[Pair],
 ) -> VideoSums:
     """Align one video, append its pairs, and return its sums."""
-    times_N2, times_M2 = _times(refs), _times(gens)
+    times_N2, times_M2 = times_of(refs), times_of(gens)
     rows, cols, semantic = _align(refs, gens, vectors, params)
     start, end = np.exp(-np.abs(times_N2[rows] - times_M2[cols]) / params.tau_pen).T
     if params.overlap == "all":
-        every = np.exp(-_overlap_seconds(times_M2) / params.tau_pen)
+        every = np.exp(-overlap_seconds(times_M2) / params.tau_pen)
         overlap = every[cols]
     else:
-        every = overlap = np.exp(-_overlap_seconds(times_M2[cols]) / params.tau_pen)
+        every = overlap = np.exp(-overlap_seconds(times_M2[cols]) / params.tau_pen)
     timing, _ = combine(0.0, start, end, overlap, params)
     for i, j, *values in zip(rows, cols, semantic, start, end, overlap, timing, strict=True):
         ref, gen = refs[i], gens[j]
@@ -281,11 +281,12 @@ def _score_video(
     return VideoSums(*counts, *(float(x.sum()) for x in (semantic, start, end, every)))
 
 
-def _times(utterances: Sequence[Utterance] | Sequence[Generated]) -> np.ndarray:
+def times_of(utterances: Sequence[Utterance] | Sequence[Generated]) -> np.ndarray:
+    """[N, 2] starts and ends in seconds."""
     return np.array([(u.start, u.end) for u in utterances], dtype=np.float64).reshape(-1, 2)
 
 
-def _overlap_seconds(times_M2: np.ndarray) -> np.ndarray:
+def overlap_seconds(times_M2: np.ndarray) -> np.ndarray:
     """O_j of Equation 14: seconds that each utterance shares with each of the others."""
     start, end = times_M2.T
     shared_MM = np.minimum(end[:, None], end) - np.maximum(start[:, None], start)
@@ -303,11 +304,11 @@ def _align(
     order_N, order_M = _canonical(refs), _canonical(gens)
     refs, gens = [refs[i] for i in order_N], [gens[j] for j in order_M]
     similar_NM, same_NM = vectors.similarity([u.text for u in refs], [g.text for g in gens])
-    gaps = np.abs(_times(refs)[:, None, :] - _times(gens)[None, :, :]) / params.tau_time
+    gaps = np.abs(times_of(refs)[:, None, :] - times_of(gens)[None, :, :]) / params.tau_time
     near_NM, near_end_NM = np.exp(-gaps[..., 0]), np.exp(-gaps[..., 1])
     cost_NM = -near_NM - TOLERANCE * (near_end_NM + same_NM)
     rows, cols = linear_sum_assignment(cost_NM)
-    starts = (_times(refs)[rows, 0], _times(gens)[:, 0])
+    starts = (times_of(refs)[rows, 0], times_of(gens)[:, 0])
     cols = _refine(similar_NM[rows], cols, starts, params)
     kept = np.abs(starts[0] - starts[1][cols]) <= params.tau_win + TOLERANCE
     rows, cols = rows[kept], cols[kept]
