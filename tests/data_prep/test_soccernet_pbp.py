@@ -10,36 +10,14 @@ import pytest
 
 from data_prep.soccernet import __main__ as cli
 from data_prep.soccernet import pbp_filter, pbp_train
-from data_prep.soccernet.pbp_fit import ContextRecipe, LstmRecipe, Recipes
 from data_prep.soccernet.transcript import read_transcript
 from tests.data_prep.killed import start
 from tests.data_prep.pbp_halves import MATCHES, put, put_embedder, put_labels, sentences
+from tests.data_prep.pbp_tiny import TINY, MadeUpEmbedder
 from vlm_tsi.files import read_json
 from vlm_tsi.timeline import read_timelines
 
-TINY = Recipes(
-    lstm=LstmRecipe(hidden=4, most_epochs=1),
-    context=ContextRecipe(
-        hidden=8, epochs=6, members=1, chunk=12, batch_size=2, learning_rate=0.02
-    ),
-)
 HALF = f"{MATCHES[0]}/1_224p"
-
-
-class MadeUpEmbedder:
-    """Each letter pair has a place; enough to tell the made-up sentences apart."""
-
-    source, is_local = "made-up", False
-
-    def __init__(self, name="made-up", cache=None):
-        self.name = self.source = name or "made-up"
-
-    def __call__(self, texts):
-        rows = np.zeros((len(texts), 16), np.float32)
-        for row, text in zip(rows, texts, strict=True):
-            for a, b in zip(text, text[1:], strict=False):
-                row[(ord(a) * 7 + ord(b)) % 16] += 1
-        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
 
 
 @pytest.fixture(autouse=True)
@@ -232,33 +210,42 @@ def test_a_changed_transcript_is_marked_again(trained, tmp_path):
     assert [s.text for s in found.segments] == [s["text"] for s in sentences(6)]
 
 
-def interrupted(args, out, delays):
-    """Kill runs after their first sign of life, then let one end."""
-    for delay in delays:
-        run = start([*args, "--resume"], out)
-        while not out.exists() and run.poll() is None:
-            time.sleep(0.005)
-        time.sleep(delay)
-        os.kill(run.pid, signal.SIGKILL)
-        run.wait(timeout=60)
+def interrupted(args, out, delay):
+    """Kill a run after its first sign of life, then let one go on to the end."""
+    run = start(args, out)
+    while not out.exists() and run.poll() is None:
+        time.sleep(0.005)
+    time.sleep(delay)
+    os.kill(run.pid, signal.SIGKILL)
+    assert run.wait(timeout=60) == -signal.SIGKILL
     assert start([*args, "--resume"], out).wait(timeout=300) == 0
     return bytes_below(out)
 
 
-@pytest.mark.slow
-def test_killed_and_resumed_both_steps_end_with_the_same_bytes(tmp_path):
-    embedder, labels = put_embedder(tmp_path / "embedder"), put_labels(tmp_path / "labels", 2)
-    step = ["data_prep.soccernet", "train-filter", "--labels", str(labels),
-            "--embedder", str(embedder), "--workers", "1"]  # fmt: skip
-    assert start(step, tmp_path / "calm").wait(timeout=300) == 0
-    wanted = bytes_below(tmp_path / "calm")
+def test_training_killed_and_resumed_ends_with_the_same_bytes(trained, tmp_path):
+    step = ["tests.data_prep.pbp_tiny", "train-filter", "--labels", str(trained / "labels")]
+    wanted = bytes_below(trained / "filter")
     assert "folds/context-all/classifier.safetensors" in wanted
-    assert interrupted(step, tmp_path / "killed", (0.7, 3.0)) == wanted
-    step = ["data_prep.soccernet", "filter", "--transcripts", str(labels),
-            "--filter", str(tmp_path / "calm"), "--embedder", str(embedder)]  # fmt: skip
-    assert start(step, tmp_path / "marked").wait(timeout=300) == 0
-    wanted = bytes_below(tmp_path / "marked")
-    assert interrupted(step, tmp_path / "cut", (0.05,)) == wanted
-    for how in (["--workers", "2"], ["--workers", "2", "--executor", "ray"]):
-        assert start([*step, *how], tmp_path / how[-1]).wait(timeout=300) == 0
-        assert bytes_below(tmp_path / how[-1]) == wanted
+    assert interrupted([*step, "--workers", "1"], tmp_path / "out", 0.3) == wanted
+
+
+def test_marking_killed_and_resumed_ends_with_the_same_bytes(trained, tmp_path):
+    assert mark(trained / "labels", trained / "filter", tmp_path / "calm") == 0
+    step = ["tests.data_prep.pbp_tiny", "filter", "--transcripts", str(trained / "labels"),
+            "--filter", str(trained / "filter")]  # fmt: skip
+    assert interrupted(step, tmp_path / "out", 0.05) == bytes_below(tmp_path / "calm")
+
+
+@pytest.mark.slow
+def test_two_workers_of_ray_mark_with_the_same_bytes(tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="Ray (extra `cluster`) is not installed")
+    monkeypatch.undo()  # other processes know the real embedder only
+    pbp_filter._loaded.cache_clear()
+    labels, real = put_labels(tmp_path / "labels", 2), str(put_embedder(tmp_path / "embedder"))
+    assert train(labels, tmp_path / "filter", "--embedder", real) == 0
+    folders = {}
+    for how in ((), ("--workers", "2", "--executor", "ray")):
+        out = tmp_path / f"out{len(how)}"
+        assert mark(labels, tmp_path / "filter", out, "--embedder", real, *how) == 0
+        folders[how] = bytes_below(out)
+    assert len({str(sorted(f.items())) for f in folders.values()}) == 1
