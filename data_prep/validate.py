@@ -6,7 +6,7 @@ Invariant: exit code 0 means that every line parses, ids are unique over all fil
 [start, end] inside the video, what is scored lies inside its window, words inside their
 utterances, and every video is there and as long as it is said to be.
 
-    python -m data_prep.validate data/soccernet/timelines/*.jsonl
+    python -m data_prep.validate data/soccernet/timelines/*_datapoints.jsonl
 """
 
 import argparse

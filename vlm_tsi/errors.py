@@ -32,6 +32,14 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **settings})
 
+    def parse_args(self, *args: Any, **kwargs: Any) -> Any:
+        """No value may be empty (an unset shell variable), but a text to the model."""
+        found = super().parse_args(*args, **kwargs)
+        for name, value in vars(found).items():
+            if value == "" and name != "system" and self.get_default(name) != "":
+                raise UserError(f"{self.prog}: {name.replace('_', '-')}", "is empty", "name one")
+        return found
+
     def error(self, message: str) -> NoReturn:
         """One line that names the command and its help."""
         raise UserError(self.prog, message, f"see {self.prog} --help")

@@ -6,9 +6,11 @@ Invariant: a value out of range is refused before anything is read.
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 from vlm_tsi.errors import UserError
+from vlm_tsi.files import writable_folder
 
 Executor = Literal["process", "ray"]
 _T = TypeVar("_T")
@@ -50,6 +52,18 @@ def add_options(parser: argparse.ArgumentParser, *, parallel: bool = True) -> No
             default="process",
             help="local processes (default), or Ray: on this machine, or where RAY_ADDRESS says",
         )
+
+
+def output_folder(out: str, *inputs: str) -> Path:
+    """The output's folder, made and writable; no folder that is read from.
+
+    Raises:
+        UserError: it is one of the inputs, or cannot be written.
+    """
+    for source in inputs:
+        if Path(out).resolve() == Path(source).resolve():
+            raise UserError("--out", f"{out} is the folder that is read", "name another one")
+    return writable_folder(out)
 
 
 def options_of(args: argparse.Namespace) -> Options:

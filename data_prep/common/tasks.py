@@ -7,6 +7,7 @@ share the folder, and does not depend on the number of workers; one task's failu
 line, not a stop, and is tried again by the next run.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -30,7 +31,7 @@ from data_prep.common.options import Options
 from vlm_tsi.errors import UserError, os_error
 from vlm_tsi.files import claimed, read_json, write_json
 
-MADE_BY = "made_by"
+MADE_BY, EARLIER = "made_by", ".earlier"
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -43,11 +44,14 @@ class Task:
         name: what progress and reports call it.
         path: the JSON file that it leaves.
         payload: what the function is given (must pickle).
+        source: digest of the input's content, where the payload only names a file: what was
+            made of other content is made again.
     """
 
     name: str
     path: Path
     payload: Any
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,21 @@ def settings_key(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def digest(path: str | Path) -> str:
+    """Of a file's content; of one that cannot be read, a word that says so."""
+    try:
+        with Path(path).open("rb") as stored:
+            return hashlib.file_digest(stored, "sha256").hexdigest()[:16]
+    except OSError:
+        return "unreadable"
+
+
 def _do(
     work: Callable[[Any], dict[str, Any]], key: str, resume: bool, task: Task, wait: bool = False
 ) -> Outcome:
     """Do one task, in whichever process this is; `busy` if another process has it."""
     began = time.time()
+    key = f"{key}-{task.source}" if task.source else key
     try:
         with claimed(task.path, wait=wait) as mine:
             if not mine:
@@ -115,14 +129,28 @@ def _do(
             kept = _finished(task.path, key, since=None if resume or wait else began)
             if kept is not None:
                 return Outcome(task, "kept", kept)
-            result = work(task.payload)
-            write_json(task.path, {**result, MADE_BY: key})
+            with _set_aside(task.path):
+                result = work(task.payload)
+                write_json(task.path, {**result, MADE_BY: key})
             return Outcome(task, "done", result)
     except UserError as err:
         return Outcome(task, "failed", problem=str(err))
     except OSError as err:
         problem = str(os_error(err.filename or task.name, err))
         return Outcome(task, "failed", problem=problem)
+
+
+@contextlib.contextmanager
+def _set_aside(path: Path) -> Iterator[None]:
+    """What was made before goes to `.earlier` and stays there if the block fails.
+
+    Later steps read what is in place: nothing made of other input or settings may be.
+    """
+    earlier = path.with_name(path.name + EARLIER)
+    if path.is_file():
+        path.replace(earlier)
+    yield
+    earlier.unlink(missing_ok=True)
 
 
 def _finished(path: Path, key: str, since: float | None) -> dict[str, Any] | None:

@@ -118,19 +118,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     entries, tally = Tally(unit), Tally("video")
     for video in videos:
         count(video, entries, tally)
-    write_timelines(out / "timelines.jsonl", timelines)
-    write_json(out / "dialogue.json", dialogue.conversations(timelines))
     settings = {"input": "annotation" if unit == "segment" else "dialogue", "limit": options.limit,
                 "seed": args.seed, "rewrite_model": args.rewrite_model or None}  # fmt: skip
     write_report(out / "report.json", "goalstep", [entries, tally], settings)
     print_report([entries, tally])
+    if not timelines:  # an earlier run's stay
+        raise UserError(args.annotations, f"none of its {len(videos)} videos has anything to say",
+                        "see report.json")  # fmt: skip
+    write_timelines(out / "timelines.jsonl", timelines)
+    write_json(out / "dialogue.json", dialogue.conversations(timelines))
     for problem in sorted(set(asked.problems))[:3] if asked else []:
         print(f"warning: rewriting: {problem}", file=sys.stderr)
     print(f"{out}: {len(timelines)} timelines, {entries.kept} turns, dialogue.json; "
           "report.json says what was left out")  # fmt: skip
-    if not timelines:
-        raise UserError(args.annotations, f"none of its {len(videos)} videos has anything to say",
-                        "see report.json")  # fmt: skip
     return 0
 
 

@@ -89,20 +89,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         bar = track(records, f"HoloAssist, {each} rules", console=Console(stderr=True))
         corpora[each] = read_videos(bar, each, root, out)
     chosen = corpora[rules]
-    count = write(chosen, out, way)
-    found = table.rows({each: corpus.timelines for each, corpus in corpora.items()})
     settings = {"rules": rules, "user_turns": way, "limit": options.limit}
-    rows = [table.to_dict(r) for r in found]
-    write_json(out / "statistics.json", {"chosen": settings, "rows": rows})
     tallies = [chosen.events, chosen.videos]
     write_report(out / "report.json", "holoassist", tallies, settings)
+    if not chosen.timelines:  # an earlier run's timelines stay
+        problem = f"none of its {len(records)} videos could be kept"
+        raise UserError(args.annotations, problem, "see report.json")
+    count = write(chosen, out, way)
+    found = table.rows({each: corpus.timelines for each, corpus in corpora.items()})
+    rows = [table.to_dict(r) for r in found]
+    write_json(out / "statistics.json", {"chosen": settings, "rows": rows})
     print_report(tallies)
     table.show(found, (rules, way))
     print(f"{out}: {len(chosen.timelines)} timelines, {eval_turns(chosen.timelines)} scored turns, "
           f"{count} datapoints; report.json says what was left out")  # fmt: skip
-    if not chosen.timelines:
-        problem = f"none of its {len(records)} videos could be kept"
-        raise UserError(args.annotations, problem, "see report.json")
     return 0
 
 

@@ -18,7 +18,7 @@ from typing import get_args
 
 from data_prep import stats
 from data_prep.common.annotations import video_path
-from data_prep.common.options import add_options, options_of
+from data_prep.common.options import add_options, options_of, output_folder
 from data_prep.common.report import Tally, print_report, write_report
 from data_prep.common.tasks import map_tasks
 from data_prep.soccernet.clusters import RULES, SECONDS, Rule, cluster_datapoints, clusters
@@ -27,7 +27,7 @@ from data_prep.soccernet.repair import repair, utterance
 from data_prep.soccernet.splits import PARTS, SplitBy, official, shared_out
 from data_prep.soccernet.transcript import Segment, Transcript, find_transcripts, read_transcript
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import writable_folder, write_json
+from vlm_tsi.files import write_json
 from vlm_tsi.timeline import Timeline, write_timelines
 
 UNREADABLE = "cannot be read"
@@ -111,11 +111,16 @@ class Builder:
             halves.drop(UNREADABLE)
             halves.examples[UNREADABLE] = [str(err).replace(path, half)]
             return Built(None, segments, halves)
+        if transcript.status != "ok":
+            reason = transcript.status.replace("_", " ")
+            halves.drop(reason, half)
+            for _ in transcript.segments:
+                segments.drop(reason, half)
+            return Built(None, segments, halves)
         self._need_marks(transcript, path)
         turns = repair(transcript.segments, half, segments)
         if not turns:
-            reason = SILENT if transcript.status == "ok" else transcript.status.replace("_", " ")
-            halves.drop(reason, half)
+            halves.drop(SILENT, half)
             return Built(None, segments, halves)
         halves.keep()
         return Built(self._timeline(transcript, turns, halves), segments, halves)
@@ -179,7 +184,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     jobs = [(half, str(path)) for half, path in options.first(find_transcripts(args.transcripts))]
     parts = _parts(args, [half for half, _ in jobs])
-    out = writable_folder(args.out)
+    out = output_folder(args.out, args.transcripts)
     builder = Builder(args.videos, args.out, args.keep_all, args.cluster_rule, args.cluster_seconds)
     segments, halves, timelines = Tally("segment"), Tally("file"), []
     for built in map_tasks(builder, jobs, options, title="building"):

@@ -74,11 +74,15 @@ def _stretches(turns: Sequence[Timed], order: Sequence[int], seconds: float) -> 
 
 def _spans(turns: Sequence[Timed], order: Sequence[int], seconds: float) -> list[list[int]]:
     groups: list[list[int]] = []
+    latest = 0.0
     for i in order:
-        if groups and turns[i].end - turns[groups[-1][0]].start <= seconds:
+        end = max(latest, turns[i].end)
+        if groups and end - turns[groups[-1][0]].start <= seconds:
             groups[-1].append(i)
+            latest = end
         else:
             groups.append([i])
+            latest = turns[i].end
     return groups
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_prep.common.options import Options, add_options, options_of
+from data_prep.common.options import Options, add_options, options_of, output_folder
 from data_prep.common.report import Tally, print_report, write_report
-from data_prep.common.tasks import Outcome, Task, run_tasks
+from data_prep.common.tasks import Outcome, Task, digest, run_tasks
 from data_prep.soccernet import language
 from data_prep.soccernet.echo_file import read_echo
 from data_prep.soccernet.halves import video_file
@@ -29,7 +29,6 @@ from data_prep.soccernet.transcript import (
     transcript_path,
 )
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import writable_folder
 from vlm_tsi.timeline import Timeline, write_timelines
 
 LOOP = "repeats the text before (loop)"
@@ -139,10 +138,11 @@ def run(args: argparse.Namespace) -> int:
     options = options_of(args)
     language.need_detector()
     jobs = options.first(echo_files(args.echoes))
-    out = writable_folder(args.out)
+    out = output_folder(args.out, args.echoes)
     outcomes = _import(jobs, out, tuple(args.languages), options)
     tallies = _count(outcomes)
-    count = write_timelines(out / "timelines.jsonl", _timelines(outcomes))
+    timelines = list(_timelines(outcomes))
+    count = write_timelines(out / "timelines.jsonl", timelines) if timelines else 0
     settings = {"languages": list(args.languages), "limit": options.limit}
     write_report(out / "report.json", "import-echoes", tallies, settings)
     print_report(tallies)
@@ -157,7 +157,10 @@ def _import(
     jobs: list[tuple[str, Path]], out: Path, languages: tuple[str, ...], options: Options
 ) -> list[Outcome]:
     folder = out / "transcripts"
-    tasks = [Task(half, transcript_path(folder, half), (half, str(path))) for half, path in jobs]
+    tasks = [
+        Task(half, transcript_path(folder, half), (half, str(path)), digest(path))
+        for half, path in jobs
+    ]
     settings = {"step": "import-echoes", "languages": languages}
     return run_tasks(tasks, Importer(languages), options, settings, title="importing")
 

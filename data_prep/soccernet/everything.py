@@ -44,8 +44,17 @@ def plan(args: argparse.Namespace) -> list[tuple[str, list[str]]]:
     ]  # fmt: skip
     if args.filter is None:  # --limit counts videos: labels are few, and all are needed
         train = ["--labels", args.labels, "--out", filter_dir, *seed, *embedder, *run]
-        steps.insert(1, ("train-filter", train))
+        steps.insert(0, ("train-filter", train))  # minutes, and bad labels show before hours
     return steps
+
+
+def _check_filter(args: argparse.Namespace) -> None:
+    """A classifier that cannot be used shows before hours of transcription."""
+    from data_prep.soccernet.pbp_filter import check_embedder
+    from data_prep.soccernet.pbp_model import load
+    from vlm_tsi.scoring.embed import find_embedder
+
+    check_embedder(load(args.filter), find_embedder(args.embedder), args.filter)
 
 
 def _how_to_run(args: argparse.Namespace) -> list[str]:
@@ -65,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     steps = plan(args)
     for step, argv in steps:  # a step's missing extra or bad option shows before the work
         parser_of(step).parse_args(argv)
+    if args.filter is not None:
+        _check_filter(args)
     for number, (step, argv) in enumerate(steps, start=1):
         print(f"[{number}/{len(steps)}] {step}", flush=True)
         if code := run_step(step, argv):

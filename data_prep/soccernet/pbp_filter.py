@@ -11,7 +11,6 @@ without words is not play-by-play, and is no context of others.
 """
 
 import argparse
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.common.annotations import words
 from data_prep.common.options import add_options, options_of
 from data_prep.common.report import Tally, print_report, write_report
-from data_prep.common.tasks import Outcome, Task, run_tasks
+from data_prep.common.tasks import Outcome, Task, digest, run_tasks
 from data_prep.soccernet.halves import match_of
 from data_prep.soccernet.pbp_data import Half
 from data_prep.soccernet.pbp_model import CONFIG, WEIGHTS, Classifier, EmbedderId, load
@@ -36,7 +36,7 @@ from data_prep.soccernet.transcript import (
     transcript_path,
 )
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import read_json, writable_folder
+from vlm_tsi.files import writable_folder
 from vlm_tsi.scoring.embed import SentenceEmbedder, find_embedder
 
 PAPERS_SHARE = 0.39
@@ -44,7 +44,6 @@ PAPERS_SHARE = 0.39
 UNREADABLE = "cannot be read"
 WORDLESS = "without words: not play-by-play"
 OTHER = "other commentary"
-SOURCE = "source"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +88,7 @@ class Marker:
             classifier, embedder = _loaded(self.filter, self.embedder)
             marked = mark(transcript, classifier, embedder, self.threshold)
             transcript = replace(transcript, segments=marked)
-        return {**to_dict(transcript), SOURCE: digest(Path(path))}
+        return to_dict(transcript)
 
 
 @lru_cache(maxsize=1)
@@ -108,7 +107,7 @@ def mark(
     segments = transcript.segments
     spoken = [i for i, s in enumerate(segments) if any(map(str.isalnum, s.text))]
     order = sorted(spoken, key=lambda i: segments[i].start)
-    tidy = tuple(replace(segments[i], text=" ".join(segments[i].text.split())) for i in order)
+    tidy = tuple(replace(segments[i], text=words(segments[i].text).text) for i in order)
     half = Half(transcript.half, match_of(transcript.half), tidy)
     scores = np.zeros(len(segments))
     if order:
@@ -131,8 +130,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--out", "lies in the transcripts' folder", "choose one beside it")
     out = writable_folder(args.out)
     marker = Marker(args.filter, args.embedder, args.threshold)
-    tasks = [Task(half, transcript_path(out, half), (half, str(p))) for half, p in transcripts]
-    forget_changed(tasks)
+    tasks = [
+        Task(half, transcript_path(out, half), (half, str(p)), digest(p)) for half, p in transcripts
+    ]
     settings = {
         "classifier": [digest(Path(args.filter) / name) for name in (CONFIG, WEIGHTS)],
         "threshold": args.threshold,
@@ -150,24 +150,6 @@ def run(args: argparse.Namespace) -> int:
     if not files.kept:
         raise UserError(args.transcripts, "no transcript could be read", "see report.json")
     return 0
-
-
-def digest(path: Path) -> str:
-    """A hash of a file's content."""
-    with path.open("rb") as stored:
-        return hashlib.file_digest(stored, "sha256").hexdigest()[:16]
-
-
-def forget_changed(tasks: Sequence[Task]) -> None:
-    """Remove what an earlier run made of another transcript of the same name."""
-    for task in tasks:
-        if task.path.is_file():
-            try:
-                source = read_json(task.path)[SOURCE]
-            except (UserError, LookupError, TypeError):
-                source = None
-            if source != digest(Path(task.payload[1])):
-                task.path.unlink(missing_ok=True)
 
 
 def check_embedder(classifier: Classifier, embedder: SentenceEmbedder, folder: str) -> None:

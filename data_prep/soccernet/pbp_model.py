@@ -19,6 +19,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
+from data_prep.common.tasks import digest
 from data_prep.soccernet.pbp_data import Half
 from data_prep.soccernet.pbp_features import Features
 from data_prep.soccernet.pbp_metrics import cooled
@@ -164,6 +165,7 @@ def save(folder: Path, classifier: Classifier, settings: dict[str, Any]) -> None
     words = classifier.features.words() if classifier.features is not None else {}
     config = {
         "format": _FORMAT,
+        "weights": digest(folder / WEIGHTS),
         "classifier": classifier.kind,
         "embedder": embedder,
         "members": len(classifier.members),
@@ -183,6 +185,9 @@ def load(folder: str | Path) -> Classifier:
     if not isinstance(config, dict) or config.get("format") != _FORMAT:
         raise UserError(Path(folder) / CONFIG, "not a classifier's file", "train one: train-filter")
     path = Path(folder) / WEIGHTS
+    if path.is_file() and config.get("weights") != digest(path):
+        problem = f"is not what {CONFIG} was written for"
+        raise UserError(path, problem, "train the classifier again: train-filter")
     try:
         return _loaded(config, load_file(path))
     except FileNotFoundError as err:

@@ -24,7 +24,7 @@ from rich.progress import track
 
 from data_prep.common.options import Options, add_options, options_of
 from data_prep.common.report import Tally, print_report, write_report
-from data_prep.common.tasks import Task, run_tasks
+from data_prep.common.tasks import Task, digest, run_tasks
 from data_prep.soccernet.halves import video_file
 from data_prep.soccernet.pbp_data import (
     Half,
@@ -34,12 +34,12 @@ from data_prep.soccernet.pbp_data import (
     read_halves,
 )
 from data_prep.soccernet.pbp_fit import Corpus, Recipes, fit
-from data_prep.soccernet.pbp_model import WEIGHTS, EmbedderId, Kind, load, save
+from data_prep.soccernet.pbp_model import CONFIG, EmbedderId, Kind, load, save
 from data_prep.soccernet.pbp_report import Tested, all_metrics, print_result
 from data_prep.soccernet.repair import utterance
 from data_prep.soccernet.transcript import find_transcripts
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import writable_folder, write_json
+from vlm_tsi.files import read_object, writable_folder, write_json
 from vlm_tsi.scoring.embed import find_embedder
 from vlm_tsi.timeline import Timeline, write_timelines
 
@@ -137,8 +137,7 @@ class Trainings:
         """Train on every split, or read what an earlier run did; results by task."""
         tasks = self._tasks(out / "folds")
         for task in tasks:
-            keep = task.payload.keep
-            if keep is not None and not (keep / WEIGHTS).is_file():
+            if task.payload.keep is not None and not _is_kept(task):
                 task.path.unlink(missing_ok=True)
         key = {
             **self.settings,
@@ -189,10 +188,20 @@ def _keeping(job: Job, folder: Path) -> Job:
 def fold_scores(job: Job) -> dict[str, Any]:
     """Train and score the test sentences: one task."""
     classifier = fit(job.kind, job.corpus, job.split, job.embedder, job.seed, job.recipes)
+    scores = job.corpus.scores(classifier)[job.split.test]
+    result: dict[str, Any] = {"scores": [round(float(s), 6) for s in scores]}
     if job.keep is not None:
         save(writable_folder(job.keep), classifier, {})
-    scores = job.corpus.scores(classifier)[job.split.test]
-    return {"scores": [round(float(s), 6) for s in scores]}
+        result["kept"] = digest(job.keep / CONFIG)  # which names the weights' digest
+    return result
+
+
+def _is_kept(task: Task) -> bool:
+    """Whether the classifier beside a finished training is the one that it left."""
+    try:
+        return bool(read_object(task.path).get("kept") == digest(task.payload.keep / CONFIG))
+    except UserError:
+        return False
 
 
 def _digest(halves: Sequence[Half]) -> str:

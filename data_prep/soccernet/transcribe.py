@@ -21,14 +21,13 @@ from data_prep.asr.base import RATE, AsrSettings, Heard, HeardWord, NotLoaded
 from data_prep.asr.load import load_transcriber
 from data_prep.asr.options import add_asr_options, asr_settings
 from data_prep.asr.sentences import sentences_of, speaker_of
-from data_prep.common.options import Options, add_options, options_of
+from data_prep.common.options import Options, add_options, options_of, output_folder
 from data_prep.common.report import Tally, print_report, write_report
 from data_prep.common.tasks import Outcome, Task, run_tasks
 from data_prep.soccernet.halves import SUFFIXES
 from data_prep.soccernet.loops import repeats
 from data_prep.soccernet.transcript import Segment, Status, Transcript, to_dict, transcript_path
 from vlm_tsi.errors import UserError
-from vlm_tsi.files import read_json, writable_folder
 from vlm_tsi.timeline import Word
 from vlm_tsi.video.features import content_key
 from vlm_tsi.video.reader import probe
@@ -37,7 +36,6 @@ UNREADABLE = "cannot be read"
 DAMAGED = "sound is damaged: kept as far as it decodes"
 SHORT = "sound ends well before the video does: is the file whole?"
 LOOP = "repeats what was said before (a loop?): kept"
-SOURCE = "source"
 _EARLY = 5.0
 """Seconds by which sound may end before its video without being noted."""
 _STEMS = {"1_224p", "2_224p"}
@@ -98,7 +96,7 @@ class Work:
         """Raises UserError where the video cannot be read, NotLoaded without a recogniser."""
         half, path = job
         transcriber = load_transcriber(self.settings)  # first: without it nothing is begun
-        source, duration = content_key(path), probe(path).duration
+        duration = probe(path).duration
         sound = load_sound(path, self.track)
         heard = Heard(None, 0.0) if sound is None else transcriber.hear(sound.samples)
         transcript = Transcript(
@@ -109,7 +107,7 @@ class Work:
             _length(duration, sound),
             tuple(map(segment_of, sentences_of(heard.words))),
         )
-        return {**to_dict(transcript), "sound": _told(sound), SOURCE: source}
+        return {**to_dict(transcript), "sound": _told(sound)}
 
     def _status(self, sound: Sound | None, heard: Heard) -> Status:
         if sound is None:
@@ -152,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
     halves = options.first(find_halves(args.videos))
     try:
         settings = asr_settings(args)
-        out = writable_folder(args.out)
+        out = output_folder(args.out, args.videos)
         outcomes = transcribe(halves, out, settings, args.track, options)
     except NotLoaded as err:
         raise getattr(err, "cause", err).told() from err  # Ray wraps what its workers raise
@@ -179,8 +177,9 @@ def transcribe(
     options: Options,
 ) -> list[Outcome]:
     """Transcribe halves into a folder; what became of each, in order."""
-    tasks = [Task(half, transcript_path(out, half), (half, str(p))) for half, p in halves]
-    forget_changed(tasks)
+    tasks = [
+        Task(half, transcript_path(out, half), (half, str(p)), _content(p)) for half, p in halves
+    ]
     return run_tasks(
         tasks,
         Work(settings, track),
@@ -191,16 +190,11 @@ def transcribe(
     )
 
 
-def forget_changed(tasks: Sequence[Task]) -> None:
-    """Remove what an earlier run made of another video of the same name (a cut download)."""
-    for task in tasks:
-        if task.path.is_file():
-            try:
-                is_same = read_json(task.path)[SOURCE] == content_key(task.payload[1])
-            except (UserError, LookupError, TypeError):
-                is_same = False
-            if not is_same:
-                task.path.unlink(missing_ok=True)
+def _content(video: Path) -> str:
+    try:
+        return content_key(video)
+    except UserError:  # its task will say so
+        return "unreadable"
 
 
 def counted(outcomes: Sequence[Outcome]) -> list[Tally]:

@@ -12,6 +12,7 @@ import pytest
 from data_prep.common.options import Options
 from data_prep.common.tasks import Task, run_tasks
 from vlm_tsi.errors import UserError
+from vlm_tsi.files import read_json
 
 
 def double(payload):
@@ -132,3 +133,26 @@ def test_ray_gives_the_same_bytes(tmp_path):
     run(tmp_path / "ray", Options(workers=2, executor="ray"))
     assert signal.getsignal(signal.SIGTERM) is before
     assert files_of(tmp_path / "one") == files_of(tmp_path / "ray")
+
+
+def test_other_content_is_made_again_and_a_failure_leaves_nothing_older_in_place(tmp_path):
+    path = tmp_path / "a.json"
+    options = Options(resume=True)
+
+    def outcome(source, payload):
+        [found] = run_tasks(
+            [Task("a", path, payload, source)], _doubled, options, {}, title="doubling"
+        )
+        return found.state
+
+    assert [outcome("one", 2), outcome("one", 3), outcome("two", 3)] == ["done", "kept", "done"]
+    assert read_json(path)["value"] == 6
+    assert outcome("three", None) == "failed"
+    assert not path.exists() and read_json(tmp_path / "a.json.earlier")["value"] == 6
+    assert outcome("three", 4) == "done" and not (tmp_path / "a.json.earlier").exists()
+
+
+def _doubled(payload):
+    if payload is None:
+        raise UserError("a", "cannot be read", "mend it")
+    return {"value": 2 * payload}

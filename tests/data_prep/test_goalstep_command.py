@@ -1,6 +1,7 @@
 """The Goal-Step command: what it writes, what it refuses, any odd file, kill and rerun."""
 
 import json
+import shutil
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -126,6 +127,7 @@ files = st.one_of(
 def test_any_odd_file_gives_a_valid_timeline_file_or_one_clear_line(tmp_path, capsys, data):
     (tmp_path / "a.json").write_text(json.dumps(data))
     out = tmp_path / "out"
+    shutil.rmtree(out, ignore_errors=True)
     code = main(["--annotations", str(tmp_path / "a.json"), "--out", str(out)])
     printed = capsys.readouterr()
     if not (data["videos"] if isinstance(data, dict) else data):
@@ -134,6 +136,9 @@ def test_any_odd_file_gives_a_valid_timeline_file_or_one_clear_line(tmp_path, ca
     report = read_json(out / "report.json")
     for tally in (report, report["also"]["video"]):
         assert tally["read"] == tally["kept"] + sum(tally["dropped"].values())
+    if not report["also"]["video"]["kept"]:
+        assert code == 2 and not (out / "timelines.jsonl").exists()
+        return
     timelines = read_timelines(out / "timelines.jsonl")
     assert sum(len(t.utterances) for t in timelines) == report["kept"]
     assert (

@@ -4,6 +4,7 @@ import copy
 import gzip
 import itertools
 import json
+import shutil
 from collections import Counter
 
 import pytest
@@ -319,6 +320,7 @@ def test_any_list_of_odd_events_gives_a_valid_file_or_one_clear_line(tmp_path, c
     before = copy.deepcopy(data)
     (tmp_path / "a.json").write_text(json.dumps(data))
     out = tmp_path / "out"
+    shutil.rmtree(out, ignore_errors=True)
     code = main(["--annotations", str(tmp_path / "a.json"), "--out", str(out), "--rules", rules])
     printed = capsys.readouterr()
     if not data:
@@ -329,6 +331,9 @@ def test_any_list_of_odd_events_gives_a_valid_file_or_one_clear_line(tmp_path, c
         assert tally["read"] == tally["kept"] + sum(tally["dropped"].values())
     listed = [r["events"] for r in before if isinstance(r, dict) and isinstance(r["events"], list)]
     assert report["read"] == sum(map(len, listed))
+    if not report["also"]["video"]["kept"]:
+        assert code == 2 and not (out / "timelines.jsonl").exists()
+        return
     timelines = read_timelines(out / "timelines.jsonl")
     assert len(timelines) == report["also"]["video"]["kept"]
     turns = sum(len(t.utterances) for t in timelines)

@@ -111,6 +111,8 @@ def test_five_seconds_are_within_and_a_long_turn_reaches_over_a_short_one():
     assert clusters([span(0, 1), span(6, 7)], [True] * 2) == [[0, 1]]
     assert clusters([span(0, 1), span(6.01, 7)], [True] * 2) == [[0], [1]]
     assert clusters([span(0, 9), span(1, 2), span(13, 14)], [True] * 3) == [[0, 1, 2]]
+    inside = [span(0, 9), span(1, 2), span(3, 4)]
+    assert clusters(inside, [True] * 3, "span") == [[0], [1, 2]]  # (0, 9) is longer than 5 s
 
 
 def slow_clusters(turns, scored, seconds):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -249,3 +250,19 @@ def test_two_workers_of_ray_mark_with_the_same_bytes(tmp_path, monkeypatch):
         assert mark(labels, tmp_path / "filter", out, "--embedder", real, *how) == 0
         folders[how] = bytes_below(out)
     assert len({str(sorted(f.items())) for f in folders.values()}) == 1
+
+
+def test_weights_of_another_run_are_refused(trained, tmp_path, capsys):
+    other = tmp_path / "filter"
+    shutil.copytree(trained / "filter", other)
+    weights = other / "classifier.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
+    assert mark(trained / "labels", other, tmp_path / "out") == 2
+    assert "is not what classifier.json was written for" in capsys.readouterr().err
+
+
+def test_a_broken_character_stops_no_half(trained, tmp_path):
+    said = sentences(5)
+    said[0]["text"] = "\ud83d goal"
+    put(tmp_path / "in", HALF, {"segments": said})
+    assert mark(tmp_path / "in", trained / "filter", tmp_path / "out") == 0

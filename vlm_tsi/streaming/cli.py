@@ -104,9 +104,6 @@ def run(argv: Sequence[str] | None = None) -> int:
         temperature=args.temperature, seed=args.seed, rounding=args.rounding,
         max_tokens=args.max_tokens, eager_close=args.eager_close, onset=args.onset,
     )  # fmt: skip
-    for name in ("video", "model", "base", "device", "out", "annotate", "timeline", "store"):
-        if getattr(args, name) == "":
-            raise UserError(name if name == "video" else f"--{name}", "is empty", "name one")
     return (_run_timeline if args.timeline else _run_video)(args, settings)
 
 
