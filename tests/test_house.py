@@ -174,8 +174,8 @@ def test_ci_runs_every_step_in_order(tmp_path: Path) -> None:
     done = run_ci(tmp_path, fails="nothing")
     assert done.returncode == 0, done.stderr
     ran = re.findall(r"^ran (.*)", done.stdout, re.M)
-    assert ran == ["weights", "check", "test", "demo PRESET=smoke"]
-    assert len(re.findall(r"^--- .*: done in \d+ s$", done.stdout, re.M)) == 4
+    assert ran == ["weights", "check", "test", "test-slow", "demo PRESET=smoke"]
+    assert len(re.findall(r"^--- .*: done in \d+ s$", done.stdout, re.M)) == 5
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 

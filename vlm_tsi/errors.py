@@ -33,10 +33,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **settings})
 
     def parse_args(self, *args: Any, **kwargs: Any) -> Any:
-        """No value may be empty (an unset shell variable), but a text to the model."""
+        """No value may be empty (an unset shell variable), where that has no meaning of its own."""
         found = super().parse_args(*args, **kwargs)
+        meant = {a.dest for a in self._actions if "" in (a.const, a.default)} | {"system"}
         for name, value in vars(found).items():
-            if value == "" and name != "system" and self.get_default(name) != "":
+            if value == "" and name not in meant:
                 raise UserError(f"{self.prog}: {name.replace('_', '-')}", "is empty", "name one")
         return found
 

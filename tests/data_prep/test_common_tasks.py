@@ -126,6 +126,7 @@ def test_a_dead_worker_is_named_with_the_mend(tmp_path):
         run_tasks(tasks(tmp_path), die, Options(workers=2), {}, title="dying")
 
 
+@pytest.mark.slow
 def test_ray_gives_the_same_bytes(tmp_path):
     pytest.importorskip("ray", reason="Ray (extra `cluster`) is not installed")
     before = signal.getsignal(signal.SIGTERM)

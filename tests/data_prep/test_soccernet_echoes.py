@@ -227,6 +227,7 @@ def started(argv):
     return subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, **quiet)
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_or_with_two_workers_the_bytes_are_the_same(many, tmp_path):
     calm, killed, two = (tmp_path / name for name in ("calm", "killed", "two"))
     assert started(command(many, calm)).wait(timeout=120) == 0

@@ -223,6 +223,7 @@ def interrupted(args, out, delay):
     return bytes_below(out)
 
 
+@pytest.mark.slow
 def test_training_killed_and_resumed_ends_with_the_same_bytes(trained, tmp_path):
     step = ["tests.data_prep.pbp_tiny", "train-filter", "--labels", str(trained / "labels")]
     wanted = bytes_below(trained / "filter")

@@ -56,8 +56,8 @@ def _stamp(milliseconds: int, separator: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """One line of encodable characters: no line breaks, controls or lone surrogates."""
-    encodable = " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
+    """One line: no line breaks, no controls."""
+    encodable = " ".join(text.split())
     return "".join(c for c in encodable if unicodedata.category(c) != "Cc")
 
 
