@@ -34,7 +34,7 @@ from data_prep.soccernet.pbp_data import (
     read_halves,
 )
 from data_prep.soccernet.pbp_fit import Corpus, Recipes, fit
-from data_prep.soccernet.pbp_model import CONFIG, EmbedderId, Kind, load, save
+from data_prep.soccernet.pbp_model import CONFIG, WEIGHTS, EmbedderId, Kind, load, save
 from data_prep.soccernet.pbp_report import Tested, all_metrics, print_result
 from data_prep.soccernet.repair import utterance
 from data_prep.soccernet.transcript import find_transcripts
@@ -192,14 +192,18 @@ def fold_scores(job: Job) -> dict[str, Any]:
     result: dict[str, Any] = {"scores": [round(float(s), 6) for s in scores]}
     if job.keep is not None:
         save(writable_folder(job.keep), classifier, {})
-        result["kept"] = digest(job.keep / CONFIG)  # which names the weights' digest
+        result["kept"] = _kept(job.keep)
     return result
+
+
+def _kept(folder: Path) -> list[str]:
+    return [digest(folder / name) for name in (CONFIG, WEIGHTS)]
 
 
 def _is_kept(task: Task) -> bool:
     """Whether the classifier beside a finished training is the one that it left."""
     try:
-        return bool(read_object(task.path).get("kept") == digest(task.payload.keep / CONFIG))
+        return bool(read_object(task.path).get("kept") == _kept(task.payload.keep))
     except UserError:
         return False
 
