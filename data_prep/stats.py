@@ -66,7 +66,7 @@ class Row:
 
 
 class _Sums:
-    """Sums over datapoints, so that no more than one of them is held."""
+    """Sums over datapoints."""
 
     def __init__(self) -> None:
         self.points = self.scored = self.utterances = self.gaps = 0

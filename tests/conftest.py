@@ -14,6 +14,8 @@ os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", WANDB_MODE="offline")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from tests.infer_house import house, reference  # noqa: E402, F401 (fixtures of two files)
+
 torch.set_num_threads(1)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job ignores Ctrl-C

@@ -14,13 +14,13 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
+from data_prep.stats import MARKS
 from vlm_tsi.published import TOKENS_PER_WORD
 from vlm_tsi.timeline import Timeline
 from vlm_tsi.worlds.datapoints import Rules, datapoints
 
 UserTurns = Literal["split", "join"]
 USER_TURNS: dict[Rules, UserTurns] = {"paper": "split", "released": "join"}
-MARKS = 4  # tokens of a turn's role, colon, line break and end mark
 
 
 @dataclass(frozen=True, slots=True)

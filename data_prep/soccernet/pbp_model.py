@@ -25,7 +25,7 @@ from data_prep.soccernet.pbp_features import Features
 from data_prep.soccernet.pbp_metrics import cooled
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import atomic_path, read_json, write_json
-from vlm_tsi.scoring.embed import SentenceEmbedder, _fingerprint
+from vlm_tsi.scoring.embed import SentenceEmbedder, fingerprint_of
 
 Kind = Literal["context", "lstm"]
 BEFORE = 14
@@ -103,7 +103,7 @@ class EmbedderId:
     @classmethod
     def of(cls, embedder: SentenceEmbedder) -> "EmbedderId":
         """Hash the embedder's weights (once; about a second)."""
-        return cls(embedder.name, _fingerprint(embedder.source, embedder.is_local)[:16])
+        return cls(embedder.name, fingerprint_of(embedder.source, embedder.is_local)[:16])
 
 
 @dataclass(frozen=True, slots=True)

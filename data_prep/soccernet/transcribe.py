@@ -9,7 +9,6 @@ folder do no half twice; what comes out does not depend on their number.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from data_prep.asr.sentences import sentences_of, speaker_of
 from data_prep.common.options import Options, add_options, options_of, output_folder
 from data_prep.common.report import Tally, print_report, write_report
 from data_prep.common.tasks import Outcome, Task, run_tasks
-from data_prep.soccernet.halves import SUFFIXES
+from data_prep.soccernet.halves import SUFFIXES, visible_files
 from data_prep.soccernet.loops import repeats
 from data_prep.soccernet.transcript import Segment, Status, Transcript, to_dict, transcript_path
 from vlm_tsi.errors import UserError
@@ -69,12 +68,10 @@ def find_halves(root: str | Path) -> list[tuple[str, Path]]:
     if not top.is_dir():
         raise UserError("--videos", f"{top} is no folder", "name the corpus' folder")
     found: dict[str, Path] = {}
-    for folder, folders, names in os.walk(top, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for path in (Path(folder, name) for name in names):
-            if path.stem in _STEMS and path.suffix in SUFFIXES:
-                half = path.relative_to(top).with_suffix("").as_posix()
-                found[half] = min(found.get(half, path), path, key=_rank)
+    for path in visible_files(top):
+        if path.stem in _STEMS and path.suffix in SUFFIXES:
+            half = path.relative_to(top).with_suffix("").as_posix()
+            found[half] = min(found.get(half, path), path, key=_rank)
     if not found:
         mend = "give a folder with <league>/<season>/<match>/{1,2}_224p.mkv"
         raise UserError("--videos", f"{top} holds no half", mend)

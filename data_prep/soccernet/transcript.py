@@ -11,13 +11,13 @@ is read); a half is called by that path without its suffix.
 """
 
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from data_prep.soccernet.halves import visible_files
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_json
 from vlm_tsi.timeline import Word, build
@@ -82,10 +82,8 @@ def find_transcripts(root: str | Path) -> list[tuple[str, Path]]:
     if not top.is_dir():
         raise UserError(top, "no such folder", "name a folder of transcripts")
     found = {}
-    for folder, folders, names in os.walk(top, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in filter(_HALF_FILE.fullmatch, names):
-            path = Path(folder, name)
+    for path in visible_files(top):
+        if _HALF_FILE.fullmatch(path.name):
             found[path.relative_to(top).with_suffix("").as_posix()] = path
     if not found:
         mend = "give a folder with <league>/<season>/<match>/{1,2}_224p.json"

@@ -13,6 +13,7 @@ from data_prep.soccernet.transcript import (
     to_dict,
 )
 from vlm_tsi.errors import UserError
+from vlm_tsi.files import write_json
 from vlm_tsi.timeline import Word
 
 HALF = "england_epl/2014-2015/2015-02-21 - 18-00 A 1 - 0 B/1_224p"
@@ -101,3 +102,12 @@ def test_all_plans_its_steps_in_order(filter_args):
     trains = ["train-filter"] if filter_args[0] == "--labels" else []
     assert steps == [*trains, "transcribe", "filter", "build"]
     assert all("--resume" in argv for _, argv in plan(args))
+
+
+def test_links_are_followed_and_a_circle_ends(tmp_path):
+    real = tmp_path / "elsewhere/match"
+    write_json(real / "1_224p.json", {})
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/linked").symlink_to(real)
+    (real / "up").symlink_to(tmp_path / "root")
+    assert [half for half, _ in find_transcripts(tmp_path / "root")] == ["linked/1_224p"]

@@ -13,7 +13,7 @@ from tests.tiny import WORDS, save_tiny, tiny_tokenizer
 from vlm_tsi.config import LoraSettings
 from vlm_tsi.errors import UserError
 from vlm_tsi.model.loading import (
-    checkpoint_config,
+    config_at,
     load_checkpoint,
     load_model,
     load_tokenizer,
@@ -172,4 +172,4 @@ def test_adapters_that_are_each_others_base(copy: Path, tmp_path: Path) -> None:
 
 def test_a_checkpoints_config_is_read_without_its_weights(copy: Path) -> None:
     (copy / "model.safetensors").unlink()
-    assert checkpoint_config(copy).frame_size == 32
+    assert config_at(copy).frame_size == 32

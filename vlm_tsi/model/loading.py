@@ -118,11 +118,6 @@ def config_at(path: Path) -> VlmTsiConfig:
     return config
 
 
-def checkpoint_config(folder: str | Path) -> VlmTsiConfig:
-    """The config that a checkpoint streams with, without loading a weight."""
-    return config_at(Path(folder))
-
-
 def check_architecture(path: Path) -> None:
     """Refuse a folder that is not a VLM-TSI checkpoint."""
     config = path / "config.json"

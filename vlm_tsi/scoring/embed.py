@@ -106,7 +106,7 @@ class _Cache:
     @property
     def path(self) -> Path:
         if self._path is None:
-            key = _fingerprint(self.embedder.source, self.embedder.is_local)
+            key = fingerprint_of(self.embedder.source, self.embedder.is_local)
             name = self.embedder.name.replace("/", "--")
             self._path = self.folder / f"{name}-{key[:16]}.npz"
         return self._path
@@ -127,7 +127,7 @@ class _Cache:
             np.savez(out, texts=packed, vectors=np.stack([vectors[t] for t in storable]))
 
 
-def _fingerprint(source: str, is_local: bool) -> str:
+def fingerprint_of(source: str, is_local: bool) -> str:
     """A hash of the weights and settings in a folder, or of a hub id."""
     digest = hashlib.sha256(source.encode() if not is_local else b"")
     if is_local:

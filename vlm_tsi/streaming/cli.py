@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from vlm_tsi.errors import Parser, UserError
 from vlm_tsi.files import check_target, writable_folder
-from vlm_tsi.model.loading import Loaded, checkpoint_config
+from vlm_tsi.model.loading import Loaded, config_at
 from vlm_tsi.sequence.interleave import SchemeName
 from vlm_tsi.stopping import asked_to_stop
 from vlm_tsi.streaming.batch import Source, Streamed, load, run_datapoints
@@ -109,7 +109,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _chosen(args: argparse.Namespace, settings: StreamSettings) -> StreamSettings:
     """The settings in full, before a weight is loaded."""
-    chosen = resolved(settings, checkpoint_config(args.model))
+    chosen = resolved(settings, config_at(Path(args.model)))
     if args.threshold is not None and chosen.policy != "turn_based":
         mend = "leave it out, or take --policy turn_based"
         raise UserError("--threshold", f"does not go with the policy {chosen.policy}", mend)
