@@ -146,14 +146,21 @@ class VlmTsiModel(PreTrainedModel):
         if frame_features is None:
             assert pixels is not None, "give frame_features or pixels"
             frame_features = self.encode_pixels(pixels)
-        embeds_BLD = self.embed(input_ids, frame_mask, frame_features)
-        hidden_BLD = self._text_body()(inputs_embeds=embeds_BLD, use_cache=False)[0]
+        hidden_BLD = self.hidden_states(input_ids, frame_mask, frame_features)
         head = self.get_output_embeddings()
         if labels is None:
             return CausalLMOutput(logits=head(hidden_BLD))
         return CausalLMOutput(
             loss=labelled_loss(hidden_BLD, head, labels, label_weights, num_items_in_batch)
         )
+
+    def hidden_states(
+        self, input_ids_BL: torch.Tensor, frame_mask_BL: torch.Tensor, features_FTV: torch.Tensor
+    ) -> torch.Tensor:
+        """What the output head reads, [B, L, D]; arguments as in `embed`."""
+        embeds_BLD = self.embed(input_ids_BL, frame_mask_BL, features_FTV)
+        hidden_BLD: torch.Tensor = self._text_body()(inputs_embeds=embeds_BLD, use_cache=False)[0]
+        return hidden_BLD
 
     def _text_body(self) -> nn.Module:
         return self.language_model.get_decoder()

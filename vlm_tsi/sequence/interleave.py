@@ -32,6 +32,7 @@ from vlm_tsi.timeline import Utterance
 
 IGNORE = -100
 SchemeName = Literal["tsi", "turn_based"]
+_Row = tuple[int, int, float, float, int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +52,18 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True)
 class InterleavedSequence:
-    """L positions: ids, labels (shifted), label weights, times (s), frame index or -1."""
+    """L positions: ids, labels (shifted), label weights, times (s), frame index or -1.
+
+    `target_turn_L` counts turns by start: the assistant's turn that a label opens, says or
+    closes; -1 where a label means silence, or there is none.
+    """
 
     ids_L: np.ndarray
     labels_L: np.ndarray
     weights_L: np.ndarray
     times_L: np.ndarray
     frame_idx_L: np.ndarray
+    target_turn_L: np.ndarray
 
     def __len__(self) -> int:
         return len(self.ids_L)
@@ -74,6 +80,7 @@ class _Step:
     id: int = -1
     label: int = IGNORE
     weight: float = 1.0
+    target_turn: int = -1
 
 
 def interleave(
@@ -151,6 +158,7 @@ def _label_frame(
 ) -> None:
     if after is not None and after.turn_idx >= 0 and turns[after.turn_idx].role == "assistant":
         step.label = tokens.bos_id if after.token_idx == 0 else after.id
+        step.target_turn = after.turn_idx
     elif not speaking and scheme.silence_weight > 0:
         step.label, step.weight = tokens.eos_id, scheme.silence_weight
 
@@ -160,6 +168,7 @@ def _label_token(
 ) -> None:
     step, turn = steps[i], turns[steps[i].turn_idx]
     after = steps[i + 1] if i + 1 < len(steps) else None
+    step.target_turn = step.turn_idx
     if step.token_idx + 1 < len(turn.ids):
         if after is not None and after.turn_idx == step.turn_idx:
             step.label = after.id
@@ -188,27 +197,26 @@ def _expand(
 ) -> InterleavedSequence:
     """Frames to their slots, turns to prefix and tokens; columns to arrays."""
     start = steps[0].time if steps else 0.0
-    rows = [(token, IGNORE, 1.0, start, -1) for token in prefix]
+    rows: list[_Row] = [(token, IGNORE, 1.0, start, -1, -1) for token in prefix]
     for step in steps:
         if step.frame_idx >= 0:
-            slot = (tokens.frame_id, IGNORE, 1.0, step.time, step.frame_idx)
+            slot = (tokens.frame_id, IGNORE, 1.0, step.time, step.frame_idx, -1)
             rows += [slot] * (tokens.tokens_per_frame - 1)
-            rows.append((tokens.frame_id, step.label, step.weight, step.time, step.frame_idx))
+            last = (step.label, step.weight, step.time, step.frame_idx, step.target_turn)
+            rows.append((tokens.frame_id, *last))
             continue
         if step.token_idx == 0:
             rows += _role_prefix(step, turns[step.turn_idx], tokens)
-        rows.append((step.id, step.label, step.weight, step.time, -1))
-    columns: list[tuple[float, ...]] = list(zip(*rows, strict=True)) or [()] * 5
-    types = (np.int64, np.int64, np.float32, np.float64, np.int64)
+        rows.append((step.id, step.label, step.weight, step.time, -1, step.target_turn))
+    columns: list[tuple[float, ...]] = list(zip(*rows, strict=True)) or [()] * 6
+    types = (np.int64, np.int64, np.float32, np.float64, np.int64, np.int64)
     return InterleavedSequence(*(np.array(c, dtype=t) for c, t in zip(columns, types, strict=True)))
 
 
-def _role_prefix(
-    step: _Step, turn: Turn, tokens: StreamTokens
-) -> list[tuple[int, int, float, float, int]]:
+def _role_prefix(step: _Step, turn: Turn, tokens: StreamTokens) -> list[_Row]:
     """The prefix ids; the last of an assistant's prefix predicts its first token."""
     ids = tokens.prefixes[turn.role]
-    rows = [(token, IGNORE, 1.0, step.time, -1) for token in ids]
+    rows: list[_Row] = [(token, IGNORE, 1.0, step.time, -1, -1) for token in ids]
     if rows and turn.role == "assistant":
-        rows[-1] = (ids[-1], step.id, 1.0, step.time, -1)
+        rows[-1] = (ids[-1], step.id, 1.0, step.time, -1, step.turn_idx)
     return rows
