@@ -1,4 +1,4 @@
-"""The Goal-Step command: what it writes, what it refuses, any odd file, kill and rerun."""
+"""The Goal-Step command: what it writes, what it refuses, any odd file."""
 
 import json
 import shutil
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from data_prep.goalstep import annotation, turns
 from data_prep.goalstep.__main__ import main
 from tests.data_prep.goalstep_records import meal
-from tests.data_prep.killed import assert_whole_or_not_at_all
 from vlm_tsi.files import read_json, write_json
 from vlm_tsi.timeline import read_timelines
 
@@ -74,12 +73,6 @@ def test_odd_durations_are_refused_by_name(value, tmp_path, capsys):
     asked = ["--annotations", str(tmp_path / "x.json"), "--out", str(tmp_path / "o")]
     assert main([*asked, "--durations", str(tmp_path / "d.json")]) == 2
     assert "d.json" in capsys.readouterr().err
-
-
-def test_killed_and_run_again_the_bytes_are_the_same(tmp_path):
-    write_json(tmp_path / "a.json", {"videos": [meal(f"v{k}") for k in range(400)]})
-    args = ["data_prep.goalstep", "--annotations", str(tmp_path / "a.json")]
-    assert_whole_or_not_at_all(args, tmp_path, [0.0, 0.1])
 
 
 odd = st.one_of(

@@ -15,7 +15,6 @@ from data_prep.holoassist import events as ev
 from data_prep.holoassist import table
 from data_prep.holoassist import videos as vid
 from data_prep.holoassist.__main__ import main
-from tests.data_prep.killed import assert_whole_or_not_at_all
 from vlm_tsi.files import read_jsonl, write_json
 from vlm_tsi.timeline import read_timelines
 from vlm_tsi.worlds.datapoints import INTERACTION_BEGINS, INTERACTION_ENDS
@@ -273,12 +272,6 @@ def test_options_are_checked_before_any_work(tmp_path, capsys):
     assert main(asked) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert ["--limit" in lines[0], "--videos" in lines[1], "gone.json" in lines[2]] == [True] * 3
-
-
-def test_killed_and_run_again_the_bytes_are_the_same(tmp_path):
-    write_json(tmp_path / "a.json", [lesson(f"v{k}") for k in range(400)])
-    args = ["data_prep.holoassist", "--annotations", str(tmp_path / "a.json")]
-    assert_whole_or_not_at_all(args, tmp_path, [0.0, 0.1])
 
 
 odd = st.one_of(
