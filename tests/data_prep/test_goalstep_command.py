@@ -129,6 +129,7 @@ def test_any_odd_file_gives_a_valid_timeline_file_or_one_clear_line(tmp_path, ca
     report = read_json(out / "report.json")
     for tally in (report, report["also"]["video"]):
         assert tally["read"] == tally["kept"] + sum(tally["dropped"].values())
+        assert tally["repaired_records"] <= tally["kept"]
     if not report["also"]["video"]["kept"]:
         assert code == 2 and not (out / "timelines.jsonl").exists()
         return

@@ -322,6 +322,7 @@ def test_any_list_of_odd_events_gives_a_valid_file_or_one_clear_line(tmp_path, c
     report = json.loads((out / "report.json").read_text())
     for tally in (report, report["also"]["video"]):
         assert tally["read"] == tally["kept"] + sum(tally["dropped"].values())
+        assert tally["repaired_records"] <= tally["kept"]
     listed = [r["events"] for r in before if isinstance(r, dict) and isinstance(r["events"], list)]
     assert report["read"] == sum(map(len, listed))
     if not report["also"]["video"]["kept"]:

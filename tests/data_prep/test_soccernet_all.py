@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from data_prep.common.tasks import GONE
 from data_prep.soccernet import __main__ as cli
 from data_prep.soccernet import everything
+from data_prep.soccernet.transcript import UNUSABLE, find_transcripts, read_transcript
 from tests.data_prep.killed import files, start
-from tests.data_prep.pbp_halves import put_labels
+from tests.data_prep.pbp_halves import put, put_labels
 from tests.data_prep.test_soccernet_transcribe import pulses, stand_in, write_video
 from vlm_tsi.files import read_json
 from vlm_tsi.timeline import read_timelines
@@ -101,6 +103,28 @@ def test_from_labels_and_videos_to_datapoints(corpus, tmp_path):
     before = files(out)
     assert start([*step, "--resume"], out).wait(timeout=300) == 0
     assert files(out) == before
+
+
+@pytest.mark.slow
+def test_the_filter_loses_a_bad_segment_and_what_is_gone_alone(corpus, tmp_path):
+    labels = corpus / "labels"
+    step = ["tests.data_prep.pbp_tiny", "train-filter", "--labels", str(labels)]
+    assert start([*step, "--workers", "1"], tmp_path / "filter").wait(timeout=300) == 0
+    good = {"start": 1.0, "end": 2.0, "text": "Abel shoots"}
+    for half in HALVES[:2]:
+        put(tmp_path / "in", half, {"segments": [good, {**good, "end": "x"}, 3, good]})
+    filters = ["tests.data_prep.pbp_tiny", "filter", "--transcripts", str(tmp_path / "in")]
+    filters += ["--filter", str(tmp_path / "filter"), "--resume"]
+    out = tmp_path / "out"
+    assert start(filters, out).wait(timeout=300) == 0
+    report = read_json(out / "report.json")
+    assert (report["read"], report["kept"], report["dropped"]) == (8, 4, {UNUSABLE: 4})
+    assert f"{HALVES[0]}: segments[1]: end is 'x'" in report["examples"][UNUSABLE]
+    assert len(read_transcript(out / f"{HALVES[0]}.json", HALVES[0]).segments) == 2
+    (tmp_path / f"in/{HALVES[1]}.json").unlink()
+    assert start(filters, out).wait(timeout=300) == 0
+    assert [half for half, _ in find_transcripts(out)] == HALVES[:1]
+    assert read_json(out / "report.json")["also"]["file"]["noted"] == {GONE: 1}
 
 
 @pytest.mark.parametrize(
