@@ -96,8 +96,10 @@ class Tally:
         """Read back `to_dict`."""
         reasons = {n: Counter(record[n]) for n in _REASONS}
         examples = {r: list(p) for r, p in record.get("examples", {}).items()}
-        counts = [record[name] for name in ("unit", "read", "kept", "repaired_records")]
-        return cls(*counts, **reasons, examples=examples)
+        mended = record["repaired_records"]
+        return cls(
+            record["unit"], record["read"], record["kept"], mended, **reasons, examples=examples
+        )
 
     def _reasons(self) -> tuple[Counter[str], ...]:
         return self.repaired, self.dropped, self.noted

@@ -4,7 +4,7 @@ Input: tasks (a name, the file each one leaves, a payload) and a function of the
 Output: what each task left, in the order of the tasks.
 Invariant: a task's file appears whole or not at all, is made once however many processes
 share the folder, and does not depend on the number of workers; one task's failure is its own
-line, not a stop, and is tried again by the next run.
+line, not a stop, and is tried again by the next run; what is set aside loses nothing.
 """
 
 import contextlib

@@ -55,7 +55,7 @@ STEPS = {
     ),
     "all": Step(
         "everything",
-        "transcribe, train-filter, filter and build, one after the other",
+        "train-filter, transcribe, filter and build, one after the other",
         "--videos /corpora/SoccerNet --labels labels --out data/soccernet",
     ),
 }

@@ -110,19 +110,21 @@ def _join_reversed(drafts: Iterable[Draft], half: str, tally: Tally) -> list[Dra
 def _joined(before: Draft, after: Segment) -> Draft:
     """Both texts and words under the first one's start and label."""
     first = before.segment
-    end, told = max(first.end, after.end), (LENGTHENED,)
-    if end > first.end and end - first.start > LONGEST:
-        end, told = min(end, estimated_end(first.end, after.text)), (LENGTHENED, TOO_LONG)
+    end, told = _ended(first.start, max(first.end, after.end), first.end, after.text)
     text, spoken = f"{first.text} {after.text}", first.words + after.words
-    return before.changed(*told, text=text, words=spoken, end=end)
+    return before.changed(LENGTHENED, *told, text=text, words=spoken, end=end)
 
 
 def _exchanged(draft: Draft) -> Draft:
     start, end = draft.segment.end, draft.segment.start
-    told: tuple[str, ...] = (EXCHANGED,)
-    if end - start > LONGEST:
-        end, told = min(end, estimated_end(max(start, 0.0), draft.segment.text)), (*told, TOO_LONG)
-    return draft.changed(*told, start=start, end=end)
+    end, told = _ended(start, end, max(start, 0.0), draft.segment.text)
+    return draft.changed(EXCHANGED, *told, start=start, end=end)
+
+
+def _ended(start: float, end: float, since: float, text: str) -> tuple[float, list[str]]:
+    """An end (s) that is not absurdly late for words said `since`; and why it was moved."""
+    spoken = estimated_end(since, text)
+    return (spoken, [TOO_LONG]) if end - start > LONGEST and spoken < end else (end, [])
 
 
 def _is_inside(segment: Segment, half: str, tally: Tally) -> bool:

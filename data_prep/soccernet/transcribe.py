@@ -35,6 +35,7 @@ from vlm_tsi.video.reader import probe
 UNREADABLE = "cannot be read"
 DAMAGED = "sound is damaged: kept as far as it decodes"
 SHORT = "sound ends well before the video does: is the file whole?"
+SPARE = "a second video of its half: not heard"
 LOOP = "repeats what was said before (a loop?): kept"
 _EARLY = 5.0
 """Seconds by which sound may end before its video without being noted."""
@@ -56,11 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser)
 
 
-def find_halves(root: str | Path) -> list[tuple[str, Path]]:
+def find_halves(root: str | Path, spare: list[str] | None = None) -> list[tuple[str, Path]]:
     """(half, video) of each half at any depth below a folder, sorted by half.
 
     Links to folders are followed; what begins with a dot is passed over. Of two videos of one
     half the first is taken, in the order of `SUFFIXES`.
+
+    Args:
+        root: the folder.
+        spare: takes the names of the other ones.
 
     Raises:
         UserError: no such folder, or no half in it.
@@ -72,7 +77,10 @@ def find_halves(root: str | Path) -> list[tuple[str, Path]]:
     for path in visible_files(top):
         if path.stem in _STEMS and path.suffix in SUFFIXES:
             half = path.relative_to(top).with_suffix("").as_posix()
-            found[half] = min(found.get(half, path), path, key=_rank)
+            taken, *others = sorted({found.get(half, path), path}, key=_rank)
+            found[half] = taken
+            if spare is not None:
+                spare += [str(other.relative_to(top)) for other in others]
     if not found:
         mend = "give a folder with <league>/<season>/<match>/{1,2}_224p.mkv"
         raise UserError("--videos", f"{top} holds no half", mend)
@@ -144,7 +152,8 @@ def segment_of(words: Sequence[HeardWord]) -> Segment:
 def run(args: argparse.Namespace) -> int:
     """Transcribe, count, report."""
     options = options_of(args)
-    found = find_halves(args.videos)
+    spare: list[str] = []
+    found = find_halves(args.videos, spare)
     halves = options.first(found)
     settings = check_options(args)
     out = output_folder(args.out, args.videos)
@@ -153,6 +162,8 @@ def run(args: argparse.Namespace) -> int:
     except NotLoaded as err:
         raise getattr(err, "cause", err).told() from err  # Ray wraps what its workers raise
     tallies = counted(outcomes)
+    for name in sorted(spare):
+        tallies[0].note(SPARE, name)
     inputs = [transcript_path(out, half) for half, _ in found]
     set_aside_leftovers(out, inputs, [o.task.path for o in outcomes], tallies[0])
     for line in tallies[0].examples.get(UNREADABLE, []):

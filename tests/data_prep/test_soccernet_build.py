@@ -369,6 +369,18 @@ def test_whatever_the_transcripts_hold_the_report_adds_up(tmp_path, capsys, halv
         assert most <= tally["repaired_records"] <= tally["kept"]
 
 
+def test_a_name_that_is_no_utf8_is_a_line_of_the_report(tmp_path):
+    put_half(tmp_path / "in", HALVES[0], [GOOD])
+    try:
+        put_half(tmp_path / "in", "l/s/M\udce1laga/1_224p", [GOOD])
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    code, out = built(tmp_path, tmp_path / "in")
+    told = json.loads((out / "report.json").read_text())["also"]["file"]
+    assert code == 0 and told["dropped"] == {"cannot be read": 1}
+    assert "its name is not UTF-8" in told["examples"]["cannot be read"][0]
+
+
 def test_parts_are_dealt_out_among_the_halves_that_are_kept(tmp_path):
     """Five matches of ten are silent: of the other five one is for the test, one for validation."""
     source = folder(tmp_path / "in", HALVES[:20])

@@ -14,7 +14,7 @@ from data_prep.asr.base import HeardWord
 from data_prep.asr.sentences import sentences_of
 from data_prep.common.tasks import GONE
 from data_prep.soccernet import __main__ as cli
-from data_prep.soccernet.transcribe import SHORT, find_halves, segment_of
+from data_prep.soccernet.transcribe import SHORT, SPARE, find_halves, segment_of
 from data_prep.soccernet.transcript import find_transcripts, read_transcript
 from tests.data_prep.asr_speech import RATE, write_video
 from tests.data_prep.killed import start
@@ -250,6 +250,15 @@ def test_what_is_missing_is_one_line_before_any_work(options, told, corpus, tmp_
     assert not out.exists()
 
 
+def test_a_second_video_of_a_half_is_told(tmp_path):
+    for suffix in ("mp4", "mkv"):
+        write_video(tmp_path / f"v/l/s/m/1_224p.{suffix}", pulses(1.0))
+    assert transcribe(tmp_path / "v", tmp_path / "out", stand_in(tmp_path)) == 0
+    report = read_json(tmp_path / "out/report.json")
+    assert report["read"] == 1 and report["noted"] == {SPARE: 1}
+    assert report["examples"][SPARE] == ["l/s/m/1_224p.mp4"]
+
+
 def test_nothing_kept_is_an_error_with_its_report(tmp_path, capsys):
     write_video(tmp_path / "v/l/s/m/1_224p.mkv", pulses(2.0, level=0.1))
     assert transcribe(tmp_path / "v", tmp_path / "out", stand_in(tmp_path)) == 2
@@ -295,7 +304,9 @@ def test_halves_are_found_at_any_depth_by_the_first_suffix(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked/corpus").symlink_to(tmp_path / "v")
-    found = find_halves(tmp_path / "linked")
+    spare = []
+    found = find_halves(tmp_path / "linked", spare)
+    assert spare == ["corpus/l/s/m/1_224p.mp4"]
     assert [(h, p.suffix) for h, p in found] == [
         ("corpus/l/s/m/1_224p", ".mkv"), ("corpus/l/s/m/2_224p", ".mp4"),
     ]  # fmt: skip
