@@ -38,6 +38,7 @@ def trained(labels, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_transcribe(tmp_path):
     assert_same(
         [SOCCERNET, *words(videos(tmp_path / "in", 2), stand_in(tmp_path / "asr"))], tmp_path
