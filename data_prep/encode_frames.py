@@ -151,9 +151,8 @@ def count(outcomes: Sequence[Outcome]) -> Tally:
             tally.drop(error.problem)
             _name(tally, error.problem, name)
             continue
-        tally.keep()
+        tally.keep_mended([DAMAGED] if outcome.warning else [])
         if outcome.warning:
-            tally.repair(DAMAGED)
             _name(tally, DAMAGED, f"{name}: {outcome.warning}")
         if outcome.reached + SHORT < outcome.video.duration:
             tally.note(ENDS)

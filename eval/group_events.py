@@ -128,7 +128,8 @@ def _read_events(file: Path, halves: Mapping[tuple[Path, str], list[Span]], tall
         if problem:
             tally.drop(problem, where)
             continue
-        tally.keep()
+        by_clock = _position(event.get("position")) is None
+        tally.keep_mended([FROM_GAME_TIME] * by_clock, where)
         time = _time(event, where, tally)
         halves[file, half].append(Span(time, time, _CATEGORY[_label(event)]))
         if event.get("visibility") == "not shown":
@@ -156,7 +157,6 @@ def _time(event: Mapping[str, Any], where: str, tally: Tally) -> float:
     """Seconds of an event that tells its time: by its position, else by its clock."""
     time, (_, clock) = _position(event.get("position")), _game_time(event.get("gameTime"))
     if time is None:
-        tally.repair(FROM_GAME_TIME, where)
         assert clock is not None, "one of the two is there"
         return clock
     if clock is not None and abs(time - clock) > 1 + TOLERANCE:

@@ -8,7 +8,7 @@ settings that change what is heard make a key without any path of the machine in
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -21,6 +21,18 @@ RATE = 16_000
 """Samples a second that every recogniser is given."""
 Backend = Literal["faster-whisper", "whisperx"]
 Device = Literal["auto", "cpu", "cuda"]
+COMPUTE_TYPES = (
+    *("default", "int8", "int8_float32", "int8_float16", "int8_bfloat16"),
+    *("int16", "float16", "bfloat16", "float32"),
+)
+_CODES = (
+    "af am ar as az ba be bg bn bo br bs ca cs cy da de el en es et eu fa fi fo fr gl gu ha haw "
+    "he hi hr ht hu hy id is it ja jw ka kk km kn ko la lb ln lo lt lv mg mi mk ml mn mr ms mt my "
+    "ne nl nn no oc pa pl ps pt ro ru sa sd si sk sl sn so sq sr su sv sw ta te tg th tk tl tr tt "
+    "uk ur uz vi yi yo yue zh"
+)
+LANGUAGES = frozenset(_CODES.split())
+"""The codes that Whisper knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +88,7 @@ class AsrSettings:
         batch_size: clips that are decoded together.
         device: where; `auto` takes an accelerator if there is one.
         compute_type: CTranslate2's number format; `default` is int8 on the CPU and float16
-            on an accelerator.
+            on an accelerator (`resolved` says which).
         language: the one that is kept.
         diarize: tell speakers apart (WhisperX only).
         align_model: WhisperX: a local wav2vec2 folder; else its own choice from the hub.
@@ -98,11 +110,25 @@ class AsrSettings:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise UserError("--batch-size", f"is {self.batch_size}", "give 1 or more")
+        if self.language not in LANGUAGES:
+            problem = f"is {self.language!r}, which is no code that Whisper knows"
+            raise UserError("--language", problem, "give one such as en, de or yue")
         is_local = self.backend == "faster-whisper"
         for option in ("diarize", "align_model", "diarize_model"):
             if is_local and getattr(self, option):
                 name = f"--{option.replace('_', '-')}"
                 raise UserError(name, "faster-whisper has no such step", "add --asr whisperx")
+
+    def resolved(self) -> "AsrSettings":
+        """The same with device and number format told, as they come out on this machine.
+
+        Results depend on the format: left open, a key would say the same of different words.
+        """
+        found: Device = "cuda" if _sees_accelerator() else "cpu"
+        device = found if self.device == "auto" else self.device
+        default = "float16" if device == "cuda" else "int8"
+        told = default if self.compute_type == "default" else self.compute_type
+        return replace(self, device=device, compute_type=told)
 
     def key(self) -> dict[str, object]:
         """What the words depend on, for reports and for `--resume`."""
@@ -118,6 +144,17 @@ class AsrSettings:
         if self.diarize_model:
             key["diarize_model"] = model_name(self.diarize_model)
         return key
+
+
+def _sees_accelerator() -> bool:
+    """Whether a library of this environment sees one: CTranslate2, or else PyTorch."""
+    try:
+        from ctranslate2 import get_cuda_device_count
+    except ImportError:
+        import torch
+
+        return torch.cuda.is_available()
+    return bool(get_cuda_device_count())
 
 
 def model_name(model: str) -> str:

@@ -103,10 +103,10 @@ def _load(settings: AsrSettings) -> Any:
     need_package()
     from faster_whisper import WhisperModel
 
+    # CTranslate2's own default keeps what the file holds: float16 there is slow on a CPU
+    told = settings.resolved()
     try:
-        model = WhisperModel(
-            settings.model, device=settings.device, compute_type=_compute_type(settings)
-        )
+        model = WhisperModel(settings.model, device=told.device, compute_type=told.compute_type)
     except (OSError, RuntimeError, ValueError) as err:
         reason = " ".join(str(err).split())[:200]
         mend = (
@@ -117,13 +117,3 @@ def _load(settings: AsrSettings) -> Any:
     # hang on them; a sparse one (nearly all of these weights are 0) has one thread and is faster.
     model.feature_extractor.mel_filters = csr_array(model.feature_extractor.mel_filters)
     return model
-
-
-def _compute_type(settings: AsrSettings) -> str:
-    """CTranslate2's `default` keeps what the file holds: float16 there is slow on a CPU."""
-    if settings.compute_type != "default":
-        return settings.compute_type
-    from ctranslate2 import get_cuda_device_count
-
-    on_gpu = settings.device == "cuda" or (settings.device == "auto" and get_cuda_device_count())
-    return "float16" if on_gpu else "int8"

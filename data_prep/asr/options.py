@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from data_prep.asr.base import AsrSettings, Backend, Device, NotLoaded
+from data_prep.asr.base import COMPUTE_TYPES, AsrSettings, Backend, Device, NotLoaded
 from data_prep.asr.faster import need_package
 from data_prep.asr.whisperx_backend import need_environment
 
@@ -42,10 +42,14 @@ def add_asr_options(parser: argparse.ArgumentParser) -> None:
         "--device",
         choices=get_args(Device),
         default="auto",
-        help="default: an accelerator if there is one; with Ray, cuda takes one for each task",
+        help="default: an accelerator if this machine shows one to this environment; with Ray, "
+        "cuda takes one for each task",
     )
     group.add_argument(
-        "--compute-type", default="default", help="default: int8 on the CPU, else float16"
+        "--compute-type",
+        choices=COMPUTE_TYPES,
+        default="default",
+        help="default: int8 on the CPU, else float16",
     )
     group.add_argument("--diarize", action="store_true", help="tell speakers apart (whisperx)")
     group.add_argument("--align-model", metavar="DIR", help="whisperx: a local wav2vec2 folder")
@@ -56,7 +60,7 @@ def add_asr_options(parser: argparse.ArgumentParser) -> None:
 
 
 def asr_settings(args: argparse.Namespace) -> AsrSettings:
-    """Checked settings; no model is loaded yet.
+    """Checked settings, device and number format told; no model is loaded yet.
 
     Raises:
         UserError: an option that is out of range or that the backend does not have.
@@ -79,7 +83,7 @@ def asr_settings(args: argparse.Namespace) -> AsrSettings:
         need_package()
     else:
         need_environment(settings)
-    return settings
+    return settings.resolved()
 
 
 def _whole(name: str | None) -> str | None:

@@ -59,7 +59,7 @@ class WhisperX:
             )
         except OSError as err:
             raise _no_environment(python) from err
-        answer = self._ask(asdict(self.settings))
+        answer = self._ask(asdict(self.settings.resolved()))
         if answer is None or "error" in answer:
             raise _not_loaded(answer["error"] if answer else self._last_words(), self.settings)
 

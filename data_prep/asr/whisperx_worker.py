@@ -1,8 +1,9 @@
 """The WhisperX side of the hand-over; runs in WhisperX's own environment.
 
-Input: one JSON job a line on stdin: the first says what to load, each later one names a raw
-float32 file of mono samples at 16 kHz. Output: one JSON answer a line on stdout (`language`,
-`probability`, `segments`), or `error`. What WhisperX itself prints goes to stderr.
+Input: one JSON job a line on stdin: the first says what to load, on which device and in which
+number format, each later one names a raw float32 file of mono samples at 16 kHz. Output: one JSON
+answer a line on stdout (`language`, `probability`, `segments`), or `error`. What WhisperX itself
+prints goes to stderr.
 Invariant: imports nothing of this project: it must start where only WhisperX is installed.
 
     python whisperx_worker.py < jobs
@@ -40,13 +41,11 @@ class Recogniser:
 
         torch.set_num_threads(1)  # the last digits of a sum depend on the number of threads
         self.whisperx, self.job = whisperx, job
-        on_gpu = job["device"] == "cuda" or job["device"] == "auto" and torch.cuda.is_available()
-        self.device = "cuda" if on_gpu else "cpu"
-        default = "float16" if on_gpu else "int8"
+        self.device = job["device"]
         self.pipe = whisperx.load_model(
             job["model"],
             self.device,
-            compute_type=default if job["compute_type"] == "default" else job["compute_type"],
+            compute_type=job["compute_type"],
             vad_method="pyannote",
             threads=int(os.environ.get("OMP_NUM_THREADS") or 4),
         )
@@ -112,10 +111,15 @@ def answers(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Answer on the real stdout; everything else that prints is sent to stderr."""
-    out, sys.stdout = sys.stdout, sys.stderr
-    for answer in answers(sys.stdin):
-        print(json.dumps(answer, default=float), file=out, flush=True)
+    """Answer on the real stdout; all else that is printed goes to stderr.
+
+    That holds for what compiled libraries write to descriptor 1 as well.
+    """
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
+        os.dup2(2, 1)
+        sys.stdout = sys.stderr
+        for answer in answers(sys.stdin):
+            print(json.dumps(answer, default=float), file=out, flush=True)
 
 
 if __name__ == "__main__":

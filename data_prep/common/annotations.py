@@ -48,6 +48,15 @@ def string(value: object) -> str:
     return " ".join(_whole(value).split()) if isinstance(value, str) else ""
 
 
+def text_repairs(value: object) -> tuple[str, ...]:
+    """What `string` has to mend in a value, by name."""
+    if not isinstance(value, str):
+        return ()
+    whole = _whole(value)
+    found = ((BROKEN_CHARACTER, whole != value), (TIDIED, string(value) != whole))
+    return tuple(name for name, is_so in found if is_so)
+
+
 def _whole(text: str) -> str:
     """Replace halves of surrogate pairs, which no UTF-8 file can hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -77,11 +86,8 @@ def words(value: object) -> Words:
     """Read a text: on one line, whole characters, not empty."""
     if not isinstance(value, str):
         return Words("", NO_TEXT)
-    text, whole = string(value), _whole(value)
-    if not text:
-        return Words("", EMPTY_TEXT)
-    found = ((BROKEN_CHARACTER, whole != value), (TIDIED, text != whole))
-    return Words(text, repairs=tuple(name for name, is_so in found if is_so))
+    text = string(value)
+    return Words(text, repairs=text_repairs(value)) if text else Words("", EMPTY_TEXT)
 
 
 @dataclass(frozen=True, slots=True)

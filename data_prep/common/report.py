@@ -1,12 +1,12 @@
 """What a step read, kept, repaired and dropped, and why.
 
 Input: records, counted one by one. Output: `report.json` and a table on the terminal.
-Invariant: read = kept + dropped in every unit, or the report is not written; nothing in it
-depends on the time, the machine or the number of workers.
+Invariant: read = kept + dropped in every unit, what is repaired is kept, or the report is not
+written; nothing in it depends on the time, the machine or the number of workers.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ class Tally:
         unit: what is counted.
         read: how many there were.
         kept: how many went on, repaired ones among them.
-        repaired: reason -> how many of the kept were changed for it.
+        mended: how many of the kept were changed, each counted once (`repaired_records`).
+        repaired: reason -> how many of the kept were changed for it; a record may have several.
         dropped: reason -> how many were left out for it; each record has one reason.
         noted: oddity -> how many had it, whatever became of them.
         examples: reason or oddity -> the first few places.
@@ -36,6 +37,7 @@ class Tally:
     unit: str
     read: int = 0
     kept: int = 0
+    mended: int = 0
     repaired: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     noted: Counter[str] = field(default_factory=Counter)
@@ -46,15 +48,19 @@ class Tally:
         self.read += count
         self.kept += count
 
+    def keep_mended(self, reasons: Iterable[str], where: str = "") -> None:
+        """A record that was read and goes on, changed for these reasons (none: as it was)."""
+        self.keep()
+        found = dict.fromkeys(reasons)
+        self.mended += bool(found)
+        for reason in found:
+            self.repaired[reason] += 1
+            self._show(reason, where)
+
     def drop(self, reason: str, where: str = "") -> None:
         """A record that was read and is left out."""
         self.read += 1
         self.dropped[reason] += 1
-        self._show(reason, where)
-
-    def repair(self, reason: str, where: str = "") -> None:
-        """A change to a record that is kept (count it with `keep` as well)."""
-        self.repaired[reason] += 1
         self._show(reason, where)
 
     def note(self, oddity: str, where: str = "") -> None:
@@ -67,6 +73,7 @@ class Tally:
         assert other.unit == self.unit, f"{other.unit} counted as {self.unit}"
         self.read += other.read
         self.kept += other.kept
+        self.mended += other.mended
         for mine, theirs in zip(self._reasons(), other._reasons(), strict=True):
             mine.update(theirs)
         for reason, places in other.examples.items():
@@ -76,9 +83,11 @@ class Tally:
     def to_dict(self) -> dict[str, Any]:
         """JSON form: counts, then reasons by frequency."""
         assert self.read == self.kept + self.dropped.total(), f"{self.unit}: counts do not add up"
+        assert self.mended <= self.kept, f"{self.unit}: more repaired than kept"
         reasons = {n: _sorted(c) for n, c in zip(_REASONS, self._reasons(), strict=True)}
         examples = {r: self.examples[r] for r in sorted(self.examples)}
-        return {"unit": self.unit, "read": self.read, "kept": self.kept, **reasons} | (
+        counts = {"read": self.read, "kept": self.kept, "repaired_records": self.mended}
+        return {"unit": self.unit, **counts, **reasons} | (
             {"examples": examples} if examples else {}
         )
 
@@ -87,7 +96,10 @@ class Tally:
         """Read back `to_dict`."""
         reasons = {n: Counter(record[n]) for n in _REASONS}
         examples = {r: list(p) for r, p in record.get("examples", {}).items()}
-        return cls(record["unit"], record["read"], record["kept"], **reasons, examples=examples)
+        mended = record["repaired_records"]
+        return cls(
+            record["unit"], record["read"], record["kept"], mended, **reasons, examples=examples
+        )
 
     def _reasons(self) -> tuple[Counter[str], ...]:
         return self.repaired, self.dropped, self.noted
@@ -121,7 +133,7 @@ def print_report(tallies: list[Tally], console: Console | None = None) -> None:
     for head in ("", "read", "kept", "repaired", "dropped"):
         table.add_column(head, justify="left" if not head else "right")
     for tally in tallies:
-        totals = (tally.read, tally.kept, tally.repaired.total(), tally.dropped.total())
+        totals = (tally.read, tally.kept, tally.mended, tally.dropped.total())
         table.add_row(f"{tally.unit}s", *[f"{n:,}" for n in totals], style="bold")
         for reason, count in _sorted(tally.repaired).items():
             table.add_row(f"  {reason}", "", "", f"{count:,}", "")

@@ -4,7 +4,7 @@ Input: tasks (a name, the file each one leaves, a payload) and a function of the
 Output: what each task left, in the order of the tasks.
 Invariant: a task's file appears whole or not at all, is made once however many processes
 share the folder, and does not depend on the number of workers; one task's failure is its own
-line, not a stop, and is tried again by the next run.
+line, not a stop, and is tried again by the next run; what is set aside loses nothing.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -27,11 +27,15 @@ from typing import Any, Literal, TypeVar
 from rich.console import Console
 from rich.progress import track
 
+from data_prep.common.folders import visible_files
 from data_prep.common.options import Options
+from data_prep.common.report import Tally
 from vlm_tsi.errors import UserError, os_error
 from vlm_tsi.files import claimed, read_json, write_json
 
 MADE_BY, EARLIER = "made_by", ".earlier"
+GONE = "made earlier of an input that is gone: set aside (.earlier)"
+BEYOND = "made earlier, beyond --limit: left in place"
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -127,6 +131,8 @@ def _do(
             if not mine:
                 return Outcome(task, "busy")
             kept = _finished(task.path, key, since=None if resume or wait else began)
+            if kept is None and resume:
+                kept = _taken_back(task.path, key)
             if kept is not None:
                 return Outcome(task, "kept", kept)
             with _set_aside(task.path):
@@ -146,11 +152,58 @@ def _set_aside(path: Path) -> Iterator[None]:
 
     Later steps read what is in place: nothing made of other input or settings may be.
     """
-    earlier = path.with_name(path.name + EARLIER)
     if path.is_file():
-        path.replace(earlier)
+        path.replace(_earlier(path))
     yield
-    earlier.unlink(missing_ok=True)
+    _earlier(path).unlink(missing_ok=True)
+
+
+def _earlier(path: Path) -> Path:
+    return path.with_name(path.name + EARLIER)
+
+
+def _taken_back(path: Path, key: str) -> dict[str, Any] | None:
+    """What was set aside, if these settings made it: its input has come back."""
+    kept = _finished(_earlier(path), key, since=None)
+    if kept is not None:
+        _earlier(path).replace(path)
+    return kept
+
+
+def set_aside_leftovers(
+    root: Path, inputs: Collection[Path], done: Collection[Path], tally: Tally
+) -> None:
+    """See to it that the next step reads nothing that was made of inputs that are gone.
+
+    Such a file goes to `.earlier`, from where `--resume` takes it back should its input come
+    back. What was made of inputs beyond `--limit` stays. Files that no run made are left alone.
+
+    Args:
+        root: the step's folder of files.
+        inputs: the files that all inputs leave, also those beyond `--limit`.
+        done: the files that this run's tasks leave.
+        tally: takes notes of what lies there, whichever run put it there.
+    """
+    names = {path: str(path.relative_to(root)) for path in sorted(visible_files(root))}
+    wanted, beyond = set(inputs), set(inputs) - set(done)
+    for path, name in names.items():
+        if path in beyond:
+            tally.note(BEYOND, name)
+        elif path.suffix == ".json" and path not in wanted and _is_made(path):
+            with contextlib.suppress(FileNotFoundError):  # another process has just done it
+                path.replace(_earlier(path))
+            tally.note(GONE, name)
+        elif path.suffix == EARLIER and path.with_suffix("") not in wanted:
+            tally.note(GONE, name.removesuffix(EARLIER))
+
+
+def _is_made(path: Path) -> bool:
+    """Whether a run of tasks made a file."""
+    try:
+        record = read_json(path)
+    except UserError:
+        return False
+    return isinstance(record, dict) and MADE_BY in record
 
 
 def _finished(path: Path, key: str, since: float | None) -> dict[str, Any] | None:

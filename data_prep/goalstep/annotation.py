@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from data_prep.common.annotations import REVERSED, seconds, span, string
+from data_prep.common.annotations import REVERSED, seconds, span, string, text_repairs
 from data_prep.goalstep import wording
 from data_prep.goalstep.turns import (
     NO_NAME,
@@ -32,6 +32,7 @@ KEYS = (
     *("step_category", "step_description", "is_continued", "is_procedural", "is_relevant"),
     *("summary", "segments"),
 )
+TEXTS = ("video_uid", "goal_description", "goal_category")
 
 NOT_A_SEGMENT, THIRD_LEVEL = "segment is no object", "third level"
 NO_WORDS, REPEATS = "no description and no category", "says the same as the turn before"
@@ -83,6 +84,7 @@ def _video(record: Any, split: str) -> Video:
         return Video("", dropped=NOT_A_VIDEO)
     end = seconds(record.get("end_time"))
     video = Video(string(record.get("video_uid")), duration=end if end and end > 0 else None)
+    video.repairs = [mend for name in TEXTS for mend in text_repairs(record.get(name))]
     goal = _goal(record)
     video.system = SYSTEM.format(goal) if goal else ""
     meta = {"corpus": "goalstep", "split": split, "goal": goal,
@@ -142,9 +144,10 @@ def _entry(record: Any, where: str, kind: str) -> Entry:
     relevance = record.get("is_relevant")
     if relevance is not None and relevance not in (*GUIDANCE, *LEFT_OUT):
         entry.oddities.append(ODD_RELEVANCE)
-    description, category = (string(record.get(k)) for k in ("step_description", "step_category"))
+    texts = [record.get(k) for k in ("step_description", "step_category")]
+    description, category = map(string, texts)
     time = span(record.get("start_time"), record.get("end_time"), description)
-    entry.repairs += time.repairs
+    entry.repairs += [*(mend for text in texts for mend in text_repairs(text)), *time.repairs]
     entry.dropped = time.problem or ("" if description or category else NO_WORDS)
     if not entry.dropped:
         flags = {k: record[k] for k in ("is_procedural", "is_continued") if _is_bool(record, k)}

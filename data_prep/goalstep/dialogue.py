@@ -16,6 +16,7 @@ from data_prep.common.annotations import (
     read_annotation_file,
     seconds,
     string,
+    text_repairs,
     words,
 )
 from data_prep.goalstep.turns import NO_NAME, NOT_A_VIDEO, Entry, Turn, Video, mark_order
@@ -54,6 +55,7 @@ def _video(record: Any, durations: Mapping[str, float]) -> Video:
     if not isinstance(record, Mapping):
         return Video("", dropped=NOT_A_VIDEO)
     video = Video(string(record.get("video_uid")), system=string(record.get("system")))
+    video.repairs = [m for name in ("video_uid", "system") for m in text_repairs(record.get(name))]
     told = seconds(record.get("duration"))
     video.duration = durations.get(video.uid, told if told and told > 0 else None)
     listed = record.get("conversation")

@@ -80,6 +80,7 @@ class Video:
         system: what the model is told before anything happens.
         meta: what the corpus knows beside.
         dropped: why it is left out.
+        repairs: what was mended in its own texts (name, goal).
         oddities: what is odd about it.
     """
 
@@ -89,6 +90,7 @@ class Video:
     system: str = ""
     meta: dict[str, Any] = field(default_factory=dict)
     dropped: str = ""
+    repairs: list[str] = field(default_factory=list)
     oddities: list[str] = field(default_factory=list)
 
     def live(self) -> list[Entry]:
@@ -189,15 +191,12 @@ def count(video: Video, entries: Tally, videos: Tally) -> None:
     if video.dropped:
         videos.drop(video.dropped, video.uid)
     else:
-        videos.keep()
-        if video.duration is None:
-            videos.repair(NO_DURATION, video.uid)
+        mends = [NO_DURATION] * (video.duration is None)
+        videos.keep_mended([*mends, *video.repairs], video.uid)
     for entry in video.entries:
         for oddity in entry.oddities:
             entries.note(oddity, entry.where)
         if entry.dropped:
             entries.drop(entry.dropped, entry.where)
             continue
-        entries.keep()
-        for repair in entry.repairs:
-            entries.repair(repair, entry.where)
+        entries.keep_mended(entry.repairs, entry.where)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_prep.common.annotations import string, video_path
+from data_prep.common.annotations import string, text_repairs, video_path
 from data_prep.common.report import Tally
 from data_prep.holoassist.events import Read, given_duration, read_event
 from vlm_tsi.timeline import Timeline, Utterance
@@ -141,7 +141,7 @@ class _Draft:
 
     def tally(self) -> Tally:
         """The fate of every event."""
-        tally = Tally("event")
+        tally, late = Tally("event"), self._late()
         for i, read in enumerate(self.reads):
             where = self._where(i)
             for oddity in read.oddities:
@@ -149,9 +149,7 @@ class _Draft:
             if i in self.out:
                 tally.drop(self.out[i], where)
                 continue
-            tally.keep()
-            for repair in read.repairs:
-                tally.repair(repair, where)
+            tally.keep_mended((*read.repairs, *[OUT_OF_ORDER] * (i in late)), where)
         self._note_ids(tally)
         self._note_times(tally)
         return tally
@@ -169,10 +167,12 @@ class _Draft:
                 tally.note(SAME_ID, self._where(i))
             seen.add(number)
 
+    def _late(self) -> set[int]:
+        """The turns that start before the one they stand behind."""
+        pairs = itertools.pairwise(sorted(self.order))
+        return {i for before, i in pairs if self._turn(i).start < self._turn(before).start}
+
     def _note_times(self, tally: Tally) -> None:
-        for before, i in itertools.pairwise(sorted(self.order)):
-            if self._turn(i).start < self._turn(before).start:
-                tally.repair(OUT_OF_ORDER, self._where(i))
         length, spoken_until = given_duration(self.record), 0.0
         for i, turn in zip(self.order, self.turns, strict=True):
             if turn.start < spoken_until:
@@ -183,7 +183,10 @@ class _Draft:
 
     def timeline(self, path: str, videos: Tally) -> Timeline:
         """The video's timeline, counted as kept."""
-        videos.keep()
+        length, last = given_duration(self.record), max(u.end for u in self.turns)
+        short = length is not None and length < last
+        mends = [NO_DURATION] * (length is None) + [SHORT] * short + self._mended_names()
+        videos.keep_mended(mends, self.name)
         meta = self._meta()
         if not self.narration:
             videos.note(NO_NARRATION, self.name)
@@ -194,7 +197,7 @@ class _Draft:
         return Timeline(
             video_id=f"{self.name}/{PUBLISHED_NAME}",
             video_path=path,
-            duration=self._duration(videos),
+            duration=max(length or 0.0, last),
             utterances=tuple(self.turns),
             system=self.narration,
             meta=meta,
@@ -210,13 +213,10 @@ class _Draft:
         }
         return {key: value for key, value in meta.items() if value}
 
-    def _duration(self, videos: Tally) -> float:
-        length, last = given_duration(self.record), max(u.end for u in self.turns)
-        if length is None:
-            videos.repair(NO_DURATION, self.name)
-        elif length < last:
-            videos.repair(SHORT, self.name)
-        return max(length or 0.0, last)
+    def _mended_names(self) -> list[str]:
+        """What had to be mended in the video's own texts."""
+        fields = ("video_name", "taskType", "taskId")
+        return [mend for name in fields for mend in text_repairs(self.record.get(name))]
 
 
 def eval_turns(timelines: Sequence[Timeline]) -> int:

@@ -55,7 +55,7 @@ STEPS = {
     ),
     "all": Step(
         "everything",
-        "transcribe, train-filter, filter and build, one after the other",
+        "train-filter, transcribe, filter and build, one after the other",
         "--videos /corpora/SoccerNet --labels labels --out data/soccernet",
     ),
 }
@@ -91,9 +91,9 @@ def _overview() -> argparse.ArgumentParser:
     return parser
 
 
-def run_step(step: str, argv: Sequence[str]) -> int:
-    """Run one step with its own options."""
-    return int(_module(step).run(parser_of(step).parse_args(argv)) or 0)
+def run_step(step: str, args: argparse.Namespace) -> int:
+    """Run one step with its own options, parsed."""
+    return int(_module(step).run(args) or 0)
 
 
 @command
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Command line."""
     words = list(sys.argv[1:] if argv is None else argv)
     step = _overview().parse_args(words[:1]).step
-    return run_step(step, words[1:])
+    return run_step(step, parser_of(step).parse_args(words[1:]))
 
 
 if __name__ == "__main__":

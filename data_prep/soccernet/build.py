@@ -11,7 +11,8 @@ transcripts, videos and seed give the same bytes with any number of workers.
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -23,9 +24,15 @@ from data_prep.common.report import Tally, print_report, write_report
 from data_prep.common.tasks import map_tasks
 from data_prep.soccernet.clusters import RULES, SECONDS, Rule, cluster_datapoints, clusters
 from data_prep.soccernet.halves import find_video, video_file
-from data_prep.soccernet.repair import repair, utterance
-from data_prep.soccernet.splits import PARTS, SplitBy, official, shared_out
-from data_prep.soccernet.transcript import Segment, Transcript, find_transcripts, read_transcript
+from data_prep.soccernet.repair import place, repair, utterance
+from data_prep.soccernet.splits import PARTS, Part, SplitBy, official, official_lists, shared_out
+from data_prep.soccernet.transcript import (
+    UNUSABLE,
+    Segment,
+    Transcript,
+    find_transcripts,
+    read_transcript,
+)
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import write_json
 from vlm_tsi.timeline import Timeline, write_timelines
@@ -37,6 +44,8 @@ NO_VIDEO = "video missing: length is the last end"
 NO_LENGTH = "video does not tell its length: it is the last end"
 PAST_END = "speech after the end of the video"
 NO_PART = "in none of the official lists"
+EMPTY_PART = "no half for {}: its files are empty"
+UNMARKED = "does not say whether it tells the play (is_pbp)"
 _STREAMED = ("val", "test")
 
 
@@ -102,37 +111,40 @@ class Builder:
     seconds: float
 
     def __call__(self, job: tuple[str, str]) -> Built:
-        """Raises UserError where segments are not marked."""
+        """Raises UserError where no segment is marked."""
         half, path = job
-        segments, halves = Tally("segment"), Tally("file")
+        segments, halves, unread = Tally("segment"), Tally("file"), list[str]()
         try:
-            transcript = read_transcript(path, half)
+            transcript = read_transcript(path, half, unread)
         except UserError as err:
             halves.drop(UNREADABLE)
             halves.examples[UNREADABLE] = [str(err).replace(path, half)]
             return Built(None, segments, halves)
+        for line in unread:
+            segments.drop(UNUSABLE, f"{half}: {line}")
         if transcript.status != "ok":
             reason = transcript.status.replace("_", " ")
             halves.drop(reason, half)
             for _ in transcript.segments:
                 segments.drop(reason, half)
             return Built(None, segments, halves)
-        self._need_marks(transcript, path)
-        turns = repair(transcript.segments, half, segments)
+        turns = repair(self._marked(transcript, path, segments), half, segments)
         if not turns:
             halves.drop(SILENT, half)
             return Built(None, segments, halves)
         halves.keep()
         return Built(self._timeline(transcript, turns, halves), segments, halves)
 
-    def _need_marks(self, transcript: Transcript, path: str) -> None:
-        if self.keep_all:
-            return
-        for i, segment in enumerate(transcript.segments):
-            if segment.is_pbp is None:
-                problem = "does not say whether it tells the play (is_pbp)"
-                mend = "run the step filter first, or give --keep-all"
-                raise UserError(f"{path}: segments[{i}]", problem, mend)
+    def _marked(self, transcript: Transcript, path: str, segments: Tally) -> list[Segment]:
+        """The segments that say whether they tell the play; a half without any is unfiltered."""
+        told = [s for s in transcript.segments if self.keep_all or s.is_pbp is not None]
+        if transcript.segments and not told:
+            mend = "run the step filter first, or give --keep-all"
+            raise UserError(f"{path}: segments[0]", UNMARKED, mend)
+        for segment in transcript.segments:
+            if not self.keep_all and segment.is_pbp is None:
+                segments.drop(UNMARKED, place(transcript.half, segment))
+        return told
 
     def _timeline(self, transcript: Transcript, turns: list[Segment], halves: Tally) -> Timeline:
         half = transcript.half
@@ -181,9 +193,8 @@ class Builder:
 def run(args: argparse.Namespace) -> int:
     """Build, write, report."""
     options = options_of(args)
-    _check(args)
+    lists = check_options(args)
     jobs = [(half, str(path)) for half, path in options.first(find_transcripts(args.transcripts))]
-    parts = _parts(args, [half for half, _ in jobs])
     out = output_folder(args.out, args.transcripts)
     builder = Builder(args.videos, args.out, args.keep_all, args.cluster_rule, args.cluster_seconds)
     segments, halves, timelines = Tally("segment"), Tally("file"), []
@@ -191,15 +202,17 @@ def run(args: argparse.Namespace) -> int:
         segments.add(built.segments)
         _add_named(halves, built.halves)
         timelines += [built.timeline] if built.timeline else []
-    counts = _write(out, timelines, parts, args.context_seconds, halves)
-    _report(out, args, [segments, halves], timelines)
-    print(f"{out}: {len(timelines)} timelines, {counts}; report.json says what was left out")
-    if not timelines:
+    parts = _parts(args, timelines, lists, halves)
+    counts = _write(out, timelines, parts, args.context_seconds) if timelines else ""
+    _report(out, args, [segments, halves])
+    if not timelines:  # an earlier run's stay
         raise UserError(args.transcripts, "no half could be kept", "see report.json")
+    print(f"{out}: {len(timelines)} timelines, {counts}; report.json says what was left out")
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
+def check_options(args: argparse.Namespace) -> Mapping[str, Part] | None:
+    """Refuse options out of range; gives the official lists, if any are named."""
     for name in ("cluster_seconds", "context_seconds"):
         value = getattr(args, name)
         if value is not None and not 0 <= value < math.inf:
@@ -208,12 +221,26 @@ def _check(args: argparse.Namespace) -> None:
         raise UserError("--seed", f"is {args.seed}", "give 0 or more")
     if args.videos is not None and not Path(args.videos).is_dir():
         raise UserError("--videos", f"{args.videos} is no folder", "name the corpus' folder")
+    return official_lists(args.official_splits) if args.official_splits else None
 
 
-def _parts(args: argparse.Namespace, halves: Sequence[str]) -> dict[str, str]:
-    if args.official_splits:
-        return dict(official(halves, args.official_splits))
-    return dict(shared_out(halves, args.split_by, args.seed))
+def _parts(
+    args: argparse.Namespace,
+    timelines: Sequence[Timeline],
+    lists: Mapping[str, Part] | None,
+    halves: Tally,
+) -> dict[str, Part]:
+    """The part of each half that is kept; who has none, and which are empty, is noted."""
+    kept = [t.video_id for t in timelines]
+    parts = shared_out(kept, args.split_by, args.seed) if lists is None else official(kept, lists)
+    for half in kept:
+        if half not in parts:
+            halves.note(NO_PART, half)
+    for part in PARTS:
+        if kept and part not in parts.values():
+            halves.note(EMPTY_PART.format(part))
+            print(f"note: {EMPTY_PART.format(part)}", file=sys.stderr)
+    return parts
 
 
 def _add_named(tally: Tally, other: Tally) -> None:
@@ -228,15 +255,11 @@ def _add_named(tally: Tally, other: Tally) -> None:
 def _write(
     out: Path,
     timelines: Sequence[Timeline],
-    parts: dict[str, str],
+    parts: Mapping[str, Part],
     context_seconds: float | None,
-    halves: Tally,
 ) -> str:
-    """Write all timelines, then each part; gives a line about the parts."""
+    """Write all timelines, then each part, their statistics; gives a line about the parts."""
     write_timelines(out / "timelines.jsonl", timelines)
-    for timeline in timelines:
-        if timeline.video_id not in parts:
-            halves.note(NO_PART, timeline.video_id)
     told = []
     for part in PARTS:
         mine = [t for t in timelines if parts.get(t.video_id) == part]
@@ -246,6 +269,9 @@ def _write(
             points = _datapoints(mine, context_seconds)
             count = write_timelines(out / f"{part}_datapoints.jsonl", points)
             told[-1] += f" ({count:,} datapoints)"
+    found = stats.rows("timelines.jsonl", timelines, stats.token_lengths(None))
+    write_json(out / "statistics.json", {"rows": [stats.to_dict(r) for r in found]})
+    stats.show(found)
     return ", ".join(told)
 
 
@@ -254,9 +280,7 @@ def _datapoints(timelines: Sequence[Timeline], context_seconds: float | None) ->
         yield from cluster_datapoints(timeline, context_seconds)
 
 
-def _report(
-    out: Path, args: argparse.Namespace, tallies: list[Tally], timelines: Sequence[Timeline]
-) -> None:
+def _report(out: Path, args: argparse.Namespace, tallies: list[Tally]) -> None:
     names = ("keep_all", "cluster_rule", "cluster_seconds", "context_seconds", "limit")
     settings = {name: getattr(args, name) for name in names}
     settings["splits"] = (
@@ -264,8 +288,5 @@ def _report(
         if args.official_splits
         else {"by": args.split_by, "seed": args.seed}
     )
-    found = stats.rows("timelines.jsonl", timelines, stats.token_lengths(None))
-    write_json(out / "statistics.json", {"rows": [stats.to_dict(r) for r in found]})
     write_report(out / "report.json", "build", tallies, settings)
     print_report(tallies)
-    stats.show(found)

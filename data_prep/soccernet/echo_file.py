@@ -13,6 +13,7 @@ from typing import Any
 
 from data_prep.common.annotations import NO_TEXT, NO_TIME, seconds
 from data_prep.common.report import Tally
+from data_prep.soccernet.halves import need_whole_name
 from data_prep.soccernet.transcript import Segment
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import parse_json, read_text
@@ -20,6 +21,7 @@ from vlm_tsi.files import parse_json, read_text
 NO_ENTRY = "is no list of start, end and text"
 ODD_KEY = "key is not a plain number"
 SAME_KEY = "key stands twice"
+SAME_OBJECT = "the object of segments stands twice: both are read"
 KEY_BACK = "key is out of order"
 _MEND = 'write {"segments": {key: [start, end, text]}}, or leave the file out'
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
@@ -35,20 +37,25 @@ def read_echo(path: str | Path, half: str, tally: Tally) -> list[Segment]:
     Raises:
         UserError: not UTF-8, not JSON, or not such a file.
     """
-    entries = _entries(path)
+    need_whole_name(half)
+    entries = _entries(path, half, tally)
     _note_keys([key for key, _ in entries], half, tally)
     return list(_segments(entries, half, tally))
 
 
-def _entries(path: str | Path) -> _Pairs:
+def _entries(path: str | Path, half: str, tally: Tally) -> _Pairs:
+    """Its (key, value) pairs in the file's order; where `segments` stands twice, of both."""
     text = read_text(path)
     if not text.strip():
         raise UserError(path, "is an empty file", "fetch it again, or leave it out")
     value = parse_json(text, path, hook=_Pairs, mend="fetch it again")
-    named = dict(value) if isinstance(value, _Pairs) else {}
-    if not isinstance(named.get("segments"), _Pairs):
+    pairs = value if isinstance(value, _Pairs) else []
+    found = [segments for name, segments in pairs if name == "segments"]
+    if not found or not all(isinstance(segments, _Pairs) for segments in found):
         raise UserError(path, "has no object of segments", _MEND)
-    return named["segments"]
+    for _ in found[1:]:
+        tally.note(SAME_OBJECT, half)
+    return _Pairs(pair for segments in found for pair in segments)
 
 
 def _note_keys(keys: list[str], half: str, tally: Tally) -> None:

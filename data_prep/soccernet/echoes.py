@@ -13,21 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_prep.common.folders import visible_files
 from data_prep.common.options import Options, add_options, options_of, output_folder
 from data_prep.common.report import Tally, print_report, write_report
-from data_prep.common.tasks import Outcome, Task, digest, run_tasks
+from data_prep.common.tasks import Outcome, Task, digest, run_tasks, set_aside_leftovers
 from data_prep.soccernet import language
 from data_prep.soccernet.echo_file import read_echo
 from data_prep.soccernet.halves import video_file
 from data_prep.soccernet.loops import repeats
-from data_prep.soccernet.repair import mend, place, tidy, utterance
-from data_prep.soccernet.transcript import (
-    Segment,
-    Transcript,
-    read_transcript,
-    to_dict,
-    transcript_path,
-)
+from data_prep.soccernet.repair import Draft, mend, place, tidy, utterance
+from data_prep.soccernet.transcript import Transcript, read_transcript, to_dict, transcript_path
 from vlm_tsi.errors import UserError
 from vlm_tsi.timeline import Timeline, write_timelines
 
@@ -38,6 +33,11 @@ UNTOLD = "in a file of too little text to tell its language"
 NO_SEGMENTS = "no segments"
 NOTHING_LEFT = "no segment could be kept"
 UNREADABLE = "cannot be read"
+TRANSCRIPTS = "transcripts"
+FORM = 2
+"""Of what a transcript's counts hold: another one is made again."""
+
+_NAMES = {"1_asr.json", "2_asr.json"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ class Importer:
         if not kept:
             files.drop(NOTHING_LEFT if raw or segments.read else NO_SEGMENTS, half)
             return Transcript(half, "no_speech")
-        found = language.detect(s.text for s in kept)
+        found = language.detect(d.segment.text for d in kept)
         if found is None or found.language not in self.languages:
             return self._left_out(half, kept, found, segments, files)
         files.keep()
@@ -87,13 +87,13 @@ class Importer:
     @staticmethod
     def _left_out(
         half: str,
-        kept: list[Segment],
+        kept: list[Draft],
         found: language.Detected | None,
         segments: Tally,
         files: Tally,
     ) -> Transcript:
-        for segment in kept:
-            segments.drop(UNTOLD if found is None else OTHER, place(half, segment))
+        for draft in kept:
+            segments.drop(UNTOLD if found is None else OTHER, place(half, draft.segment))
         if found is None:
             files.drop("too little text to tell its language", half)
             return Transcript(half, "no_speech")
@@ -102,20 +102,20 @@ class Importer:
         return Transcript(half, "other_language", found.language, found.share)
 
 
-def collapsed(segments: list[Segment], half: str, tally: Tally) -> list[Segment]:
+def collapsed(drafts: list[Draft], half: str, tally: Tally) -> list[Draft]:
     """Loops cut to their first round, which keeps its own end: what follows was not heard."""
     kept = []
-    for segment, period in zip(segments, repeats([s.text for s in segments]), strict=True):
+    for draft, period in zip(drafts, repeats([d.segment.text for d in drafts]), strict=True):
         if period:
             reason = LOOP if period == 1 else ROUND.format(period)
-            tally.drop(reason, place(half, segment))
+            tally.drop(reason, place(half, draft.segment))
         else:
-            kept.append(segment)
+            kept.append(draft)
     return kept
 
 
 def echo_files(root: str | Path) -> list[tuple[str, Path]]:
-    """(half, file) of the release, by half.
+    """(half, file) of the release, by half; links to folders are followed.
 
     Raises:
         UserError: no such folder, or no such file in it.
@@ -125,7 +125,8 @@ def echo_files(root: str | Path) -> list[tuple[str, Path]]:
         raise UserError(top, "no such folder", "name the folder of the ASR release")
     found = [
         ((p.parent.relative_to(top) / f"{p.name[0]}_224p").as_posix(), p)
-        for p in top.rglob("[12]_asr.json")
+        for p in visible_files(top)
+        if p.name in _NAMES
     ]
     if not found:
         mend = "give a folder with <league>/<season>/<match>/{1,2}_asr.json"
@@ -137,10 +138,14 @@ def run(args: argparse.Namespace) -> int:
     """Import, write, report."""
     options = options_of(args)
     language.need_detector()
-    jobs = options.first(echo_files(args.echoes))
+    language.need_codes(args.languages)
+    found = echo_files(args.echoes)
+    jobs = options.first(found)
     out = output_folder(args.out, args.echoes)
     outcomes = _import(jobs, out, tuple(args.languages), options)
     tallies = _count(outcomes)
+    inputs = [transcript_path(out / TRANSCRIPTS, half) for half, _ in found]
+    set_aside_leftovers(out / TRANSCRIPTS, inputs, [o.task.path for o in outcomes], tallies[1])
     timelines = list(_timelines(outcomes))
     count = write_timelines(out / "timelines.jsonl", timelines) if timelines else 0
     settings = {"languages": list(args.languages), "limit": options.limit}
@@ -156,12 +161,11 @@ def run(args: argparse.Namespace) -> int:
 def _import(
     jobs: list[tuple[str, Path]], out: Path, languages: tuple[str, ...], options: Options
 ) -> list[Outcome]:
-    folder = out / "transcripts"
     tasks = [
-        Task(half, transcript_path(folder, half), (half, str(path)), digest(path))
+        Task(half, transcript_path(out / TRANSCRIPTS, half), (half, str(path)), digest(path))
         for half, path in jobs
     ]
-    settings = {"step": "import-echoes", "languages": languages}
+    settings = {"step": "import-echoes", "form": FORM, "languages": languages}
     return run_tasks(tasks, Importer(languages), options, settings, title="importing")
 
 

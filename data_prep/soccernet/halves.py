@@ -5,9 +5,9 @@ Invariant: folders above the league (a version of the ASR release) name neither,
 transcripts of one match stay together.
 """
 
-import os
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+
+from vlm_tsi.errors import UserError
 
 SUFFIXES = (".mkv", ".mp4", ".webm", ".avi")
 
@@ -22,20 +22,10 @@ def video_file(half: str) -> str:
     return f"{PurePosixPath(*PurePosixPath(half).parts[-4:])}{SUFFIXES[0]}"
 
 
-def visible_files(root: str | Path) -> Iterator[Path]:
-    """Every file at any depth below a folder.
-
-    What begins with a dot is passed over. Links to folders are followed, each folder once, so
-    that a link to one above ends nothing in a circle.
-    """
-    seen: set[str] = set()
-    for folder, folders, names in os.walk(root, followlinks=True):
-        seen.add(os.path.realpath(folder))
-        folders[:] = [
-            name for name in folders
-            if not name.startswith(".") and os.path.realpath(Path(folder, name)) not in seen
-        ]  # fmt: skip
-        yield from (Path(folder, name) for name in names)
+def need_whole_name(half: str) -> None:
+    """Raise UserError where a name has bytes that are no UTF-8: no timeline could hold it."""
+    if not half.isascii() and any("\ud800" <= c <= "\udfff" for c in half):
+        raise UserError(ascii(half), "its name is not UTF-8", "rename its file or folder")
 
 
 def find_video(root: str | Path, half: str) -> Path | None:

@@ -38,6 +38,21 @@ def need_detector() -> None:
         raise UserError("language detection", "py3langid is not installed", mend) from err
 
 
+def need_codes(codes: Iterable[str]) -> None:
+    """Make sure, before the work, that the detector knows these languages.
+
+    Raises:
+        UserError: one that it never tells.
+    """
+    import py3langid
+
+    known = {code for code, _ in py3langid.rank("")}
+    for code in codes:
+        if code not in known:
+            problem = f"{code!r} is no code that the detector knows"
+            raise UserError("--languages", problem, "give such as en de fr")
+
+
 def detect(texts: Iterable[str]) -> Detected | None:
     """The language of most of the text, or None where there are too few letters."""
     import py3langid

@@ -22,12 +22,13 @@ import numpy as np
 from data_prep.common.annotations import words
 from data_prep.common.options import add_options, options_of
 from data_prep.common.report import Tally, print_report, write_report
-from data_prep.common.tasks import Outcome, Task, digest, run_tasks
+from data_prep.common.tasks import Outcome, Task, digest, run_tasks, set_aside_leftovers
 from data_prep.soccernet.halves import match_of
 from data_prep.soccernet.pbp_data import Half
 from data_prep.soccernet.pbp_model import CONFIG, WEIGHTS, Classifier, EmbedderId, load
 from data_prep.soccernet.pbp_train import EMBEDDER_HELP
 from data_prep.soccernet.transcript import (
+    UNUSABLE,
     Segment,
     Transcript,
     find_transcripts,
@@ -83,12 +84,13 @@ class Marker:
     def __call__(self, job: tuple[str, str]) -> dict[str, Any]:
         """Raises UserError where the transcript cannot be read."""
         half, path = job
-        transcript = read_transcript(path, half)
+        unread: list[str] = []
+        transcript = read_transcript(path, half, unread)
         if transcript.status == "ok":
             classifier, embedder = _loaded(self.filter, self.embedder)
             marked = mark(transcript, classifier, embedder, self.threshold)
             transcript = replace(transcript, segments=marked)
-        return to_dict(transcript)
+        return {**to_dict(transcript), **({"unread": unread} if unread else {})}
 
 
 @lru_cache(maxsize=1)
@@ -121,9 +123,9 @@ def mark(
 def run(args: argparse.Namespace) -> int:
     """Mark, count, report."""
     options = options_of(args)
-    if not 0 < args.threshold <= 1:
-        raise UserError("--threshold", f"is {args.threshold}", "give a probability above 0")
-    transcripts = options.first(find_transcripts(args.transcripts))
+    check_options(args)
+    found = find_transcripts(args.transcripts)
+    transcripts = options.first(found)
     classifier = load(args.filter)
     check_embedder(classifier, find_embedder(args.embedder), args.filter)
     if Path(args.out).resolve().is_relative_to(Path(args.transcripts).resolve()):
@@ -139,6 +141,8 @@ def run(args: argparse.Namespace) -> int:
     }
     outcomes = run_tasks(tasks, marker, options, settings, title="marking")
     files, segments, marks = counted(outcomes)
+    inputs = [transcript_path(out, half) for half, _ in found]
+    set_aside_leftovers(out, inputs, [task.path for task in tasks], files)
     shown = {"classifier": classifier.kind, "threshold": args.threshold}
     write_report(out / "report.json", "filter", [segments, marks, files], shown)
     print_report([files, segments, marks])
@@ -150,6 +154,12 @@ def run(args: argparse.Namespace) -> int:
     if not files.kept:
         raise UserError(args.transcripts, "no transcript could be read", "see report.json")
     return 0
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raise UserError for an option out of range."""
+    if not 0 < args.threshold <= 1:
+        raise UserError("--threshold", f"is {args.threshold}", "give a probability above 0")
 
 
 def check_embedder(classifier: Classifier, embedder: SentenceEmbedder, folder: str) -> None:
@@ -175,6 +185,8 @@ def counted(outcomes: Sequence[Outcome]) -> tuple[Tally, Tally, Tally]:
         status = outcome.result["status"]
         if status != "ok":
             files.note(f"{status.replace('_', ' ')}: passed through", outcome.task.name)
+        for line in outcome.result.get("unread", []):
+            segments.drop(UNUSABLE, f"{outcome.task.name}: {line}")
         for segment in outcome.result["segments"]:
             segments.keep()
             _count(segment, status, segments, marks)

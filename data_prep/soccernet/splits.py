@@ -5,7 +5,7 @@ Invariant: a function of names and seed alone; by match, both halves of a match 
 transcripts of one half) are in one part.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -41,11 +41,10 @@ def shared_out(halves: Iterable[str], by: SplitBy, seed: int) -> dict[str, Part]
     return {half: parts[unit(half)] for half in names}
 
 
-def official(halves: Iterable[str], files: Sequence[str]) -> dict[str, Part]:
-    """The parts that three published lists give; a match in none of them has no part.
+def official_lists(files: Sequence[str]) -> dict[str, Part]:
+    """The part of each match that three published lists name.
 
     Args:
-        halves: their names.
         files: training, validation and test list, `{league: {season: [match]}}`.
 
     Raises:
@@ -57,8 +56,13 @@ def official(halves: Iterable[str], files: Sequence[str]) -> dict[str, Part]:
             if parts.setdefault(match, part) != part:
                 problem = f"match {match!r} is in the list of {parts[match]} already"
                 raise UserError(file, problem, "give three lists that do not overlap")
-    found = {half: parts.get(match_of(half).rpartition("/")[2]) for half in sorted(halves)}
-    return {half: part for half, part in found.items() if part is not None}
+    return parts
+
+
+def official(halves: Iterable[str], lists: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts that the lists give; a half whose match is in none of them has no part."""
+    names = {half: match_of(half).rpartition("/")[2] for half in sorted(halves)}
+    return {half: lists[match] for half, match in names.items() if match in lists}
 
 
 def _matches(leagues: Any, file: str) -> list[str]:

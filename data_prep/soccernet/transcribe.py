@@ -20,10 +20,11 @@ from data_prep.asr.base import RATE, AsrSettings, Heard, HeardWord, NotLoaded
 from data_prep.asr.load import load_transcriber
 from data_prep.asr.options import add_asr_options, asr_settings
 from data_prep.asr.sentences import sentences_of, speaker_of
+from data_prep.common.folders import visible_files
 from data_prep.common.options import Options, add_options, options_of, output_folder
 from data_prep.common.report import Tally, print_report, write_report
-from data_prep.common.tasks import Outcome, Task, run_tasks
-from data_prep.soccernet.halves import SUFFIXES, visible_files
+from data_prep.common.tasks import Outcome, Task, run_tasks, set_aside_leftovers
+from data_prep.soccernet.halves import SUFFIXES, need_whole_name
 from data_prep.soccernet.loops import repeats
 from data_prep.soccernet.transcript import Segment, Status, Transcript, to_dict, transcript_path
 from vlm_tsi.errors import UserError
@@ -34,6 +35,7 @@ from vlm_tsi.video.reader import probe
 UNREADABLE = "cannot be read"
 DAMAGED = "sound is damaged: kept as far as it decodes"
 SHORT = "sound ends well before the video does: is the file whole?"
+SPARE = "a second video of its half: not heard"
 LOOP = "repeats what was said before (a loop?): kept"
 _EARLY = 5.0
 """Seconds by which sound may end before its video without being noted."""
@@ -55,11 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser)
 
 
-def find_halves(root: str | Path) -> list[tuple[str, Path]]:
+def find_halves(root: str | Path, spare: list[str] | None = None) -> list[tuple[str, Path]]:
     """(half, video) of each half at any depth below a folder, sorted by half.
 
     Links to folders are followed; what begins with a dot is passed over. Of two videos of one
     half the first is taken, in the order of `SUFFIXES`.
+
+    Args:
+        root: the folder.
+        spare: takes the names of the other ones.
 
     Raises:
         UserError: no such folder, or no half in it.
@@ -71,7 +77,10 @@ def find_halves(root: str | Path) -> list[tuple[str, Path]]:
     for path in visible_files(top):
         if path.stem in _STEMS and path.suffix in SUFFIXES:
             half = path.relative_to(top).with_suffix("").as_posix()
-            found[half] = min(found.get(half, path), path, key=_rank)
+            taken, *others = sorted({found.get(half, path), path}, key=_rank)
+            found[half] = taken
+            if spare is not None:
+                spare += [str(other.relative_to(top)) for other in others]
     if not found:
         mend = "give a folder with <league>/<season>/<match>/{1,2}_224p.mkv"
         raise UserError("--videos", f"{top} holds no half", mend)
@@ -92,6 +101,7 @@ class Work:
     def __call__(self, job: tuple[str, str]) -> dict[str, Any]:
         """Raises UserError where the video cannot be read, NotLoaded without a recogniser."""
         half, path = job
+        need_whole_name(half)
         transcriber = load_transcriber(self.settings)  # first: without it nothing is begun
         duration = probe(path).duration
         sound = load_sound(path, self.track)
@@ -142,16 +152,20 @@ def segment_of(words: Sequence[HeardWord]) -> Segment:
 def run(args: argparse.Namespace) -> int:
     """Transcribe, count, report."""
     options = options_of(args)
-    if args.track < 0:
-        raise UserError("--track", f"is {args.track}", "give 0 for the first")
-    halves = options.first(find_halves(args.videos))
+    spare: list[str] = []
+    found = find_halves(args.videos, spare)
+    halves = options.first(found)
+    settings = check_options(args)
+    out = output_folder(args.out, args.videos)
     try:
-        settings = asr_settings(args)
-        out = output_folder(args.out, args.videos)
         outcomes = transcribe(halves, out, settings, args.track, options)
     except NotLoaded as err:
         raise getattr(err, "cause", err).told() from err  # Ray wraps what its workers raise
     tallies = counted(outcomes)
+    for name in sorted(spare):
+        tallies[0].note(SPARE, name)
+    inputs = [transcript_path(out, half) for half, _ in found]
+    set_aside_leftovers(out, inputs, [o.task.path for o in outcomes], tallies[0])
     for line in tallies[0].examples.get(UNREADABLE, []):
         print(f"left out: {line}", file=sys.stderr)
     shown = {**settings.key(), "track": args.track, "limit": options.limit}
@@ -161,9 +175,27 @@ def run(args: argparse.Namespace) -> int:
         f"{out}: {tallies[0].kept} of {len(halves)} halves with speech in {settings.language!r}, "
         f"{tallies[2].kept:,} words; report.json says what was left out"
     )
-    if all(o.result is None for o in outcomes):
-        raise UserError("--videos", "no half could be read", "see the lines above")
+    if not tallies[0].kept:
+        heard = any(o.result is not None for o in outcomes)
+        problem = (
+            f"no half has speech in {settings.language!r}" if heard else "no half could be read"
+        )
+        raise UserError("--videos", problem, "see report.json")
     return 0
+
+
+def check_options(args: argparse.Namespace) -> AsrSettings:
+    """Checked settings of the recogniser; no model is loaded yet.
+
+    Raises:
+        UserError: an option out of range, or something that is missing.
+    """
+    if args.track < 0:
+        raise UserError("--track", f"is {args.track}", "give 0 for the first")
+    try:
+        return asr_settings(args)
+    except NotLoaded as err:
+        raise err.told() from err
 
 
 def transcribe(

@@ -3,8 +3,9 @@
 Input: a transcript's JSON, or a hand-labelled file (`{"segments": [{start, end, text, speaker,
 is_pbp}]}`). Output: frozen `Transcript` values, and their JSON.
 Invariant: types hold and numbers are finite; what is bad is refused with file, segment,
-field, value and the mend. Segments may still be raw: in any order, end before start, without
-text. (`build` repairs them; a `Timeline` no longer allows it.)
+field, value and the mend, or (where the reader asks for it) left out by itself and named.
+Segments may still be raw: in any order, end before start, without text. (`build` repairs them;
+a `Timeline` no longer allows it.)
 
 A transcript folder holds `<league>/<season>/<match>/{1,2}_224p.json` right under it (any depth
 is read); a half is called by that path without its suffix.
@@ -12,17 +13,19 @@ is read); a half is called by that path without its suffix.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from data_prep.soccernet.halves import visible_files
+from data_prep.common.folders import visible_files
+from data_prep.soccernet.halves import need_whole_name
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_json
 from vlm_tsi.timeline import Word, build
 
 Status = Literal["ok", "no_speech", "no_audio", "other_language"]
+UNUSABLE = "segment has a value that cannot be used"
 _HALF_FILE = re.compile(r"[12]_224p\.json")
 
 
@@ -96,12 +99,20 @@ def transcript_path(root: str | Path, half: str) -> Path:
     return Path(root) / f"{half}.json"
 
 
-def read_transcript(path: str | Path, half: str) -> Transcript:
+def read_transcript(path: str | Path, half: str, unread: list[str] | None = None) -> Transcript:
     """Read the transcript of one half; its place gives the half's name, not its content.
+
+    Args:
+        path: the file.
+        half: its name.
+        unread: takes a line for each segment that has a value that cannot be used, and is then
+            left out. Without it (labels to learn from, where a typing error is better mended)
+            such a file is refused.
 
     Raises:
         UserError: not such a file.
     """
+    need_whole_name(half)
     record = read_json(path)
     if not isinstance(record, Mapping) or not isinstance(record.get("segments"), list):
         mend = 'write {"segments": [{"start", "end", "text"}]}'
@@ -109,15 +120,24 @@ def read_transcript(path: str | Path, half: str) -> Transcript:
     status = record.get("status", "ok")
     if status not in get_args(Status):
         raise UserError(path, f"status is {status!r}", f"use one of {', '.join(get_args(Status))}")
-    segments = record["segments"]
     return Transcript(
         half,
         status,
         _optional(record, "language", str, str(path)),
         _optional(record, "language_probability", float, str(path)),
         _optional(record, "duration", float, str(path)),
-        tuple(_segment(s, f"{path}: segments[{i}]") for i, s in enumerate(segments)),
+        tuple(_segments(record["segments"], str(path), unread)),
     )
+
+
+def _segments(records: Sequence[Any], path: str, unread: list[str] | None) -> Iterator[Segment]:
+    for i, record in enumerate(records):
+        try:
+            yield _segment(record, f"{path}: segments[{i}]")
+        except UserError as err:
+            if unread is None:
+                raise
+            unread.append(f"{err.thing.removeprefix(f'{path}: ')}: {err.problem}")
 
 
 def to_dict(transcript: Transcript) -> dict[str, Any]:

@@ -1,23 +1,23 @@
-"""Run a data-prep command, kill it at some moment, run it again.
+"""Run a data-prep command, kill it at some file, run it again.
 
-Input: a module's arguments (without --out). Output: files by name. Invariant: whatever a
-killed run leaves is whole.
+Input: a module's arguments without its output folder. Output: files by name. Invariant:
+whatever a killed run leaves is whole, and something was finished and something was not.
 """
 
 import os
+import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(args: Sequence[str], out: Path) -> subprocess.Popen[bytes]:
+def start(args: Sequence[str], out: Path, name: str = "--out") -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", *args, "--out", str(out)],
+        [sys.executable, "-m", *args, name, str(out)],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
@@ -25,28 +25,30 @@ def start(args: Sequence[str], out: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """What a folder shows; temporary files of killed writers are hidden."""
-    return {p.name: p.read_bytes() for p in folder.glob("*.json*")}
+def files(folder: Path, hidden: bool = False) -> dict[str, bytes]:
+    """What a folder shows; locks and temporary files of killed writers are hidden."""
+    found = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
+    return {
+        name: path.read_bytes()
+        for name, path in found.items()
+        if hidden or not any(part.startswith(".") for part in Path(name).parts)
+    }
 
 
-def assert_whole_or_not_at_all(
-    args: Sequence[str], tmp_path: Path, delays: Sequence[float]
+def assert_killed_and_resumed_the_bytes_are_the_same(
+    args: Sequence[str], tmp_path: Path, name: str = "--out"
 ) -> None:
-    """Kill runs some seconds after their first sign of life; the last one is left to end."""
-    assert start(args, tmp_path / "calm").wait(timeout=120) == 0
-    wanted = files(tmp_path / "calm")
-    assert "report.json" in wanted
-    out, cut_short = tmp_path / "killed", 0
-    for delay in delays:
-        run = start([*args, "--resume"], out)
-        while not out.exists() and run.poll() is None:
-            time.sleep(0.002)
-        time.sleep(delay)
-        os.kill(run.pid, signal.SIGKILL)
-        cut_short += run.wait(timeout=60) == -signal.SIGKILL
-        assert files(out).items() <= wanted.items()
-    assert cut_short, "every run ended before it was killed"
-    assert start([*args, "--resume"], out).wait(timeout=120) == 0
-    assert files(out) == wanted
-    assert {p.name for p in out.iterdir()} == set(wanted), "temporary files were left"
+    """Kill at a file drawn by chance, kill the resumed run at its first one, then let it end."""
+    calm, out = tmp_path / "calm", tmp_path / "killed"
+    assert start(args, calm, name).wait(timeout=300) == 0
+    wanted = files(calm)
+    assert "report.json" in {Path(file).name for file in wanted}
+    at = random.Random(args[-1]).randint(2, len(wanted))
+    for moment in (at, 1):
+        words = ["tests.data_prep.die_at", str(moment), str(out), *args, "--resume"]
+        assert start(words, out, name).wait(timeout=300) == -signal.SIGKILL
+        left = files(out)
+        assert left.items() <= wanted.items(), "a file is not whole"
+        assert 0 < len(left) < len(wanted), f"{len(left)} of {len(wanted)} files finished"
+    assert start([*args, "--resume"], out, name).wait(timeout=300) == 0
+    assert files(out, hidden=True) == wanted, "other bytes, or temporary files were left"

@@ -7,6 +7,7 @@ embedder differ from the real command.
 """
 
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from data_prep.soccernet import __main__ as cli
 from data_prep.soccernet import pbp_filter, pbp_train
 from data_prep.soccernet.pbp_fit import ContextRecipe, LstmRecipe, Recipes
+from vlm_tsi.scoring import embed
 
 TINY = Recipes(
     lstm=LstmRecipe(hidden=4, most_epochs=1),
@@ -40,11 +42,11 @@ class MadeUpEmbedder:
 
 
 def main() -> int:
-    """Run one step."""
-    pbp_train.find_embedder = pbp_filter.find_embedder = MadeUpEmbedder  # type: ignore[assignment, misc]
-    step, *words = sys.argv[1:]
-    args = cli.parser_of(step).parse_args(words)
-    return pbp_train.run(args, TINY) if step == "train-filter" else pbp_filter.run(args)
+    """Run one step, or all of them."""
+    for module in (pbp_train, pbp_filter, embed):
+        module.find_embedder = MadeUpEmbedder  # type: ignore[assignment, misc]
+    pbp_train.run = partial(pbp_train.run, recipes=TINY)
+    return cli.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
 """Sound on the video's clock, clips and words kept out of pauses, sentences, settings."""
 
+import json
+import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,10 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_prep.asr import base
 from data_prep.asr.audio import Placed, load_sound
-from data_prep.asr.base import RATE, AsrSettings, HeardWord, NotLoaded, in_order, model_name
+from data_prep.asr.base import (
+    LANGUAGES,
+    RATE,
+    AsrSettings,
+    HeardWord,
+    NotLoaded,
+    in_order,
+    model_name,
+)
 from data_prep.asr.pauses import LONGEST, clips_of, out_of_pauses
 from data_prep.asr.sentences import sentences_of
+from data_prep.asr.whisperx_backend import WORKER
 from tests.data_prep.asr_speech import write_video
 from vlm_tsi.errors import UserError
 
@@ -187,3 +201,65 @@ def test_settings_are_checked_and_make_a_key_without_paths(tmp_path):
 def test_not_loaded_travels_between_processes():
     told = pickle.loads(pickle.dumps(NotLoaded("--model x", "not there", "give one"))).told()
     assert str(told) == "--model x: not there; give one"
+
+
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda"])
+def test_device_and_number_format_are_told_for_the_key(device, seen, monkeypatch):
+    monkeypatch.setattr(base, "_sees_accelerator", lambda: seen)
+    told = AsrSettings(device=device).resolved()
+    on_gpu = device == "cuda" or (device == "auto" and seen)
+    assert (told.device, told.compute_type) == (("cuda", "float16") if on_gpu else ("cpu", "int8"))
+    assert told.key()["compute_type"] == told.compute_type and told.resolved() == told
+    named = AsrSettings(device=device, compute_type="float32").resolved()
+    assert named.compute_type == "float32"
+
+
+def test_the_codes_are_whispers():
+    tokenizer = pytest.importorskip("faster_whisper.tokenizer", reason="needs the extra `asr`")
+    assert set(tokenizer._LANGUAGE_CODES) == LANGUAGES
+    for name in ("english", "EN", "en-GB", "xx", ""):
+        with pytest.raises(UserError, match="--language: is .*give one such as en"):
+            AsrSettings(language=name)
+
+
+NOISY = """
+import os
+os.write(1, b"a compiled library's banner\\n")
+print("a banner")
+def load_model(*args, **named):
+    os.system("echo a child process")
+    return Pipe()
+def load_align_model(*args, **named):
+    return None, None
+def align(segments, *rest):
+    print("aligning")
+    return {"segments": segments}
+class Pipe:
+    def detect_language(self, audio):
+        os.write(1, b"0.9")
+        return "en"
+    def transcribe(self, audio, **named):
+        return {"segments": [{"start": 0, "end": 1, "text": "goal", "words": []}]}
+"""
+
+
+def test_nothing_that_a_library_prints_gets_among_the_answers(tmp_path):
+    """Not even past Python, on descriptor 1 itself."""
+    (tmp_path / "whisperx").mkdir()
+    (tmp_path / "whisperx/__init__.py").write_text(NOISY)
+    (tmp_path / "whisperx/alignment.py").touch()
+    (tmp_path / "torch.py").write_text("def set_num_threads(n): print(n)")
+    np.zeros(RATE, np.float32).tofile(tmp_path / "sound.f32")
+    first = {"device": "cpu", "compute_type": "int8", "model": "m", "language": "en",
+             "align_model": None, "diarize": False, "batch_size": 1}  # fmt: skip
+    jobs = [json.dumps(first), *[json.dumps({"audio": str(tmp_path / "sound.f32")})] * 2]
+    told = subprocess.run(
+        [sys.executable, str(WORKER)], input="\n".join(jobs), capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True, timeout=60,
+    )  # fmt: skip
+    ready, *heard = map(json.loads, told.stdout.splitlines())
+    assert ready == {"ready": True} and len(heard) == 2
+    assert heard[0]["segments"][0]["text"] == "goal"
+    for noise in ("a compiled library's banner", "a banner", "a child process", "aligning"):
+        assert noise in told.stderr

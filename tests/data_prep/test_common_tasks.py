@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from data_prep.common.options import Options
-from data_prep.common.tasks import Task, run_tasks
+from data_prep.common.report import Tally
+from data_prep.common.tasks import BEYOND, GONE, Task, run_tasks, set_aside_leftovers
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_json
 
@@ -115,6 +116,42 @@ def test_killed_and_resumed_leaves_the_same_bytes(tmp_path):
     assert len(json.loads((tmp_path / "cut/0.json").read_text())) == 2
     run(tmp_path / "cut", Options(resume=True), count=6)
     assert files_of(tmp_path / "whole") == files_of(tmp_path / "cut")
+
+
+def leftovers(folder, inputs, done):
+    tally = Tally("file")
+    paths = [[folder / f"{n}.json" for n in some] for some in (inputs, done)]
+    set_aside_leftovers(folder, *paths, tally)
+    return dict(tally.noted)
+
+
+def test_what_inputs_that_are_gone_have_left_is_set_aside_and_taken_back(tmp_path):
+    log = tmp_path / "log"
+    run(tmp_path / "out", count=4, log=str(log))
+    (tmp_path / "out/own.json").write_text('{"of": "the user"}')
+    (tmp_path / "out/broken.json").write_text("{")
+    for _ in range(2):  # what is told does not depend on which run did it
+        assert leftovers(tmp_path / "out", range(2), range(2)) == {GONE: 2}
+    assert sorted(files_of(tmp_path / "out")) == [
+        "0.json", "1.json", "2.json.earlier", "3.json.earlier", "broken.json", "own.json",
+    ]  # fmt: skip
+    again = run(tmp_path / "out", Options(resume=True), count=4, log=str(log))
+    assert {o.state for o in again} == {"kept"} and log.read_text().split() == list("0123")
+    assert leftovers(tmp_path / "out", range(4), range(4)) == {}
+    assert not list((tmp_path / "out").glob("*.earlier"))
+
+
+def test_of_other_settings_nothing_is_taken_back(tmp_path):
+    run(tmp_path, count=2)
+    leftovers(tmp_path, range(1), range(1))
+    again = run(tmp_path, Options(resume=True), settings={"fps": 4}, count=2)
+    assert {o.state for o in again} == {"done"}
+
+
+def test_what_lies_beyond_the_limit_stays_and_is_told(tmp_path):
+    run(tmp_path, count=5)
+    assert leftovers(tmp_path, range(4), range(2)) == {GONE: 1, BEYOND: 2}
+    assert (tmp_path / "3.json").exists() and not (tmp_path / "4.json").exists()
 
 
 def die(payload):

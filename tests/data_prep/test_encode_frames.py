@@ -3,10 +3,8 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -114,18 +112,6 @@ def test_workers_and_processes_on_one_store_encode_each_video_once(
     assert files_of(tmp_path / "shared") == undisturbed
     kinds = sorted(Path(name).suffix for name in undisturbed)
     assert kinds == [*[".feat"] * 4, ".json", ".txt", ".txt"]
-
-
-def test_killed_and_rerun_leaves_the_same_bytes(folder: Path, tmp_path: Path, undisturbed) -> None:
-    store = tmp_path / "cut"
-    process = start(folder, store)
-    while not list(store.rglob("*.feat")):
-        assert process.poll() is None
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert main([*words(folder, store), "--resume"]) == 0
-    assert files_of(store) == undisturbed
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import pytest
 
+from data_prep.common.annotations import BROKEN_CHARACTER
 from data_prep.common.report import Tally
 from data_prep.goalstep import annotation, dialogue, turns, wording
 from tests.data_prep.goalstep_records import meal, segment, video
@@ -245,3 +246,18 @@ def test_durations_come_from_three_kinds_of_file(tmp_path):
         assert dialogue.read_durations(str(tmp_path / "d.json")) == {"v1": 30}
     (timeline,), *_ = talk(says("assistant", "Hi", 1), durations={"v1": 30})
     assert timeline.duration == 30
+
+
+def test_a_broken_character_is_counted_wherever_it_stood():
+    broken = "Stir\ud800 soup"
+    found, entries, videos = steps(
+        video(segment(2, 9, broken), segment(20, 30, "Cut onion", f"Cut: {broken}")),
+        video(segment(2, 9), uid="v\ud800", goal_description=broken),
+    )
+    assert entries.repaired == {BROKEN_CHARACTER: 2} and entries.mended == 2
+    assert videos.repaired == {BROKEN_CHARACTER: 1} and videos.mended == 1
+    assert found[1].video_id == "v?" and "Stir? soup" in found[1].system
+    turn = {"role": "assistant", "content": broken, "time": 3}
+    record = {"video_uid": "w", "system": broken, "duration": 60, "conversation": [turn]}
+    _, entries, videos = run(dialogue.read_videos([record], {}, None))
+    assert entries.repaired == videos.repaired == {BROKEN_CHARACTER: 1}

@@ -1,4 +1,4 @@
-"""The Goal-Step command: what it writes, what it refuses, any odd file, kill and rerun."""
+"""The Goal-Step command: what it writes, what it refuses, any odd file."""
 
 import json
 import shutil
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from data_prep.goalstep import annotation, turns
 from data_prep.goalstep.__main__ import main
 from tests.data_prep.goalstep_records import meal
-from tests.data_prep.killed import assert_whole_or_not_at_all
 from vlm_tsi.files import read_json, write_json
 from vlm_tsi.timeline import read_timelines
 
@@ -76,12 +75,6 @@ def test_odd_durations_are_refused_by_name(value, tmp_path, capsys):
     assert "d.json" in capsys.readouterr().err
 
 
-def test_killed_and_run_again_the_bytes_are_the_same(tmp_path):
-    write_json(tmp_path / "a.json", {"videos": [meal(f"v{k}") for k in range(400)]})
-    args = ["data_prep.goalstep", "--annotations", str(tmp_path / "a.json")]
-    assert_whole_or_not_at_all(args, tmp_path, [0.0, 0.1])
-
-
 odd = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 99), st.floats(), st.just([]), st.text(max_size=4)
 )
@@ -136,6 +129,7 @@ def test_any_odd_file_gives_a_valid_timeline_file_or_one_clear_line(tmp_path, ca
     report = read_json(out / "report.json")
     for tally in (report, report["also"]["video"]):
         assert tally["read"] == tally["kept"] + sum(tally["dropped"].values())
+        assert tally["repaired_records"] <= tally["kept"]
     if not report["also"]["video"]["kept"]:
         assert code == 2 and not (out / "timelines.jsonl").exists()
         return

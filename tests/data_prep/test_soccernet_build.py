@@ -4,10 +4,11 @@ import itertools
 import json
 import os
 import random
+import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_prep.common.report import Tally
@@ -15,9 +16,9 @@ from data_prep.soccernet import __main__ as cli
 from data_prep.soccernet import build, repair
 from data_prep.soccernet.clusters import cluster_datapoints, clusters
 from data_prep.soccernet.halves import find_video, match_of, video_file
-from data_prep.soccernet.splits import official, shared_out
-from data_prep.soccernet.transcript import Segment
-from tests.data_prep.killed import assert_whole_or_not_at_all, files, start
+from data_prep.soccernet.splits import PARTS, official, official_lists, shared_out
+from data_prep.soccernet.transcript import UNUSABLE, Segment
+from tests.data_prep.killed import files
 from vlm_tsi.errors import UserError
 from vlm_tsi.timeline import Timeline, Utterance, Word, read_timelines
 from vlm_tsi.video.writer import write_mp4
@@ -72,14 +73,41 @@ def test_each_other_oddity_is_mended_or_dropped_by_name():
     }  # fmt: skip
 
 
+def test_a_reversed_one_far_away_does_not_stretch_the_one_before():
+    """Its words take two seconds and a half; 2,000 s are what its times say."""
+    far = Segment(4000.0, 2000.0, "a b c d e")
+    (joined,), told = repaired(Segment(1.0, 2.0, "he shoots"), far)
+    assert joined.end == pytest.approx(4.0) and told["repaired"][repair.TOO_LONG] == 1
+    assert told["repaired_records"] == 1
+    (alone,), told = repaired(far)
+    assert (alone.start, alone.end) == (2000.0, 2002.0)
+    near = Segment(20.0, 15.0, "a b c d e")
+    (joined,), told = repaired(Segment(1.0, 2.0, "he shoots"), near)
+    assert joined.end == 15.0 and repair.TOO_LONG not in told["repaired"]
+
+
+def test_a_word_that_reaches_further_is_held_all_the_same():
+    spoken = (Word("goal", 50.0, 51.0),)
+    (joined,), _ = repaired(Segment(1.0, 2.0, "a"), Segment(60.0, 49.0, "goal", spoken))
+    assert joined.end == 51.0
+
+
 times = st.floats(-5, 50).map(lambda t: round(t, 1))
-raw = st.builds(Segment, times, times, st.sampled_from(["a", " b", "", "…"]))
+raw = st.builds(
+    Segment, times, times, st.sampled_from(["a", " b", "", "…"]),
+    speaker=st.sampled_from([None, "S0", " ", "S\ud83d"]),
+)  # fmt: skip
 
 
 @given(st.lists(raw, max_size=12))
 def test_whatever_comes_a_timeline_accepts_what_is_left(segments):
     kept, told = repaired(*segments)
     assert told["read"] == len(segments) and told["kept"] == len(kept)
+    assert told["read"] == told["kept"] + sum(told["dropped"].values())
+    most = max(told["repaired"].values(), default=0)
+    assert most <= told["repaired_records"] <= told["kept"]
+    longest = max([repair.LONGEST, *(s.end - s.start for s in segments)])
+    assert all(s.end - s.start <= longest + len(segments) / 2.5 for s in kept)
     Timeline("h", "", 60.0, tuple(repair.utterance(s, False) for s in kept))
     words = [s.text.split() for s in segments if max(s.start, s.end) >= 0]
     said = sorted(w for spoken in words for w in spoken if w.isalnum())
@@ -199,13 +227,13 @@ def test_official_lists_give_the_parts(tmp_path):
     for name, value in zip(names, lists, strict=True):
         with open(name, "w") as out:
             json.dump(value, out)
-    parts = official(HALVES[:8], names)
+    parts = official(HALVES[:8], official_lists(names))
     assert parts["l/s/m01/2_224p"] == "val" and "l/s/m03/1_224p" not in parts
     with pytest.raises(UserError, match="already"):
-        official(HALVES, [names[0], names[0], names[2]])
+        official_lists([names[0], names[0], names[2]])
     (tmp_path / "2.json").write_text("[1]")
     with pytest.raises(UserError, match="no list of matches"):
-        official(HALVES, names)
+        official_lists(names)
 
 
 def half_record(seed, marked=True):
@@ -285,6 +313,123 @@ def test_halves_that_cannot_be_kept_have_their_reason(tmp_path):
     assert str(tmp_path) not in json.dumps(told)
 
 
+def put_half(source, half, segments, **more):
+    path = source / f"{half}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"segments": segments, **more}))
+
+
+GOOD = {"start": 1.0, "end": 2.0, "text": "he shoots", "is_pbp": True}
+BAD = [
+    {"start": "1"}, {"end": float("nan")}, {"text": None}, {"words": [{"text": "x"}]},
+    {"is_pbp": "yes"}, {"is_pbp": None},
+]  # fmt: skip
+
+
+def test_a_bad_value_loses_its_segment_and_not_the_half(tmp_path):
+    put_half(tmp_path / "in", HALVES[0], [GOOD, *(GOOD | bad for bad in BAD), "text", GOOD])
+    code, out = built(tmp_path, tmp_path / "in")
+    report = json.loads((out / "report.json").read_text())
+    assert code == 0 and (report["read"], report["kept"]) == (9, 2)
+    assert report["dropped"] == {UNUSABLE: 6, build.UNMARKED: 1}
+    assert f"{HALVES[0]}: segments[1]: start is '1'" in report["examples"][UNUSABLE]
+    (timeline,) = read_timelines(out / "timelines.jsonl")
+    assert len(timeline.utterances) == 2
+
+
+said = st.fixed_dictionaries(
+    {"start": st.one_of(times, st.just("x")), "end": times},
+    optional={
+        "text": st.sampled_from(["a b", " c ", "", "…", None, "d\ud800"]),
+        "is_pbp": st.sampled_from([True, False, None, 1]),
+        "speaker": st.sampled_from(["S0", "S\ud83d", 3]),
+        "words": st.sampled_from([None, [], [{"text": "a", "start": 1, "end": 2}], "x"]),
+    },
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.lists(st.one_of(said, st.just(GOOD), st.integers()), max_size=5), max_size=4))
+def test_whatever_the_transcripts_hold_the_report_adds_up(tmp_path, capsys, halves):
+    source = tmp_path / "in"
+    shutil.rmtree(source, ignore_errors=True)
+    for name, segments in zip(HALVES, [[GOOD], *halves], strict=False):
+        put_half(source, name, segments)
+    code, out = built(tmp_path, source)
+    if code:  # a half that no filter has seen stops the run
+        assert "run the step filter first" in capsys.readouterr().err
+        return
+    report = json.loads((out / "report.json").read_text())
+    timelines = read_timelines(out / "timelines.jsonl")
+    assert report["read"] == 1 + sum(map(len, halves))
+    assert report["kept"] == sum(len(t.utterances) for t in timelines)
+    for tally in (report, report["also"]["file"]):
+        assert tally["read"] == tally["kept"] + sum(tally["dropped"].values())
+        most = max(tally["repaired"].values(), default=0)
+        assert most <= tally["repaired_records"] <= tally["kept"]
+
+
+def test_a_name_that_is_no_utf8_is_a_line_of_the_report(tmp_path):
+    put_half(tmp_path / "in", HALVES[0], [GOOD])
+    try:
+        put_half(tmp_path / "in", "l/s/M\udce1laga/1_224p", [GOOD])
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    code, out = built(tmp_path, tmp_path / "in")
+    told = json.loads((out / "report.json").read_text())["also"]["file"]
+    assert code == 0 and told["dropped"] == {"cannot be read": 1}
+    assert "its name is not UTF-8" in told["examples"]["cannot be read"][0]
+
+
+def test_parts_are_dealt_out_among_the_halves_that_are_kept(tmp_path):
+    """Five matches of ten are silent: of the other five one is for the test, one for validation."""
+    source = folder(tmp_path / "in", HALVES[:20])
+    for half in HALVES[:10]:
+        put_half(source, half, [], status="no_speech")
+    _, out = built(tmp_path, source)
+    parts = {p: {t.video_id for t in read_timelines(out / f"{p}.jsonl")} for p in PARTS}
+    assert {p: len(halves) for p, halves in parts.items()} == {"train": 6, "val": 2, "test": 2}
+    assert parts["train"] | parts["val"] | parts["test"] == set(HALVES[10:20])
+    alone = tmp_path / "alone"
+    assert built(alone, folder(tmp_path / "kept", []))[0] == 2  # nothing there
+    for half in HALVES[10:20]:
+        put_half(tmp_path / "kept", half, **json.loads((source / f"{half}.json").read_text()))
+    _, again = built(alone, tmp_path / "kept")
+    assert {p: {t.video_id for t in read_timelines(again / f"{p}.jsonl")} for p in PARTS} == parts
+
+
+@pytest.mark.parametrize("by_lists", [False, True])
+def test_an_empty_part_is_told(by_lists, tmp_path, capsys):
+    more = []
+    if by_lists:
+        more = ["--official-splits", *(str(tmp_path / f"{k}.json") for k in range(3))]
+        for path, match in zip(more[1:], ("m00", "m09", "m01"), strict=True):
+            with open(path, "w") as out:
+                json.dump({"l": {"s": [match]}}, out)
+    code, out = built(tmp_path, folder(tmp_path / "in", HALVES[: 6 if by_lists else 2]), *more)
+    told = capsys.readouterr().err
+    noted = json.loads((out / "report.json").read_text())["also"]["file"]["noted"]
+    empty = ["val"] if by_lists else ["val", "test"]
+    for part in empty:
+        assert noted[build.EMPTY_PART.format(part)] == 1
+        assert f"note: no half for {part}: its files are empty" in told
+        assert (out / f"{part}.jsonl").read_bytes() == b""
+    assert len([line for line in told.splitlines() if line.startswith("note:")]) == len(empty)
+    assert noted.get(build.NO_PART, 0) == (2 if by_lists else 0)  # m02's halves
+
+
+def test_where_nothing_is_kept_earlier_timelines_stay(tmp_path, capsys):
+    source = folder(tmp_path / "in", HALVES[:2])
+    _, out = built(tmp_path, source)
+    before = files(out)
+    for half in HALVES[:2]:
+        put_half(source, half, [])
+    assert built(tmp_path, source)[0] == 2
+    assert "no half could be kept; see report.json" in capsys.readouterr().err
+    after = files(out)
+    assert after.pop("report.json") != before.pop("report.json") and after == before
+
+
 def test_lengths_come_from_the_videos_and_paths_are_seen_from_the_output(tmp_path):
     source, root = folder(tmp_path / "in", HALVES[:3]), tmp_path / "corpus"
     (root / "l/s/m00").mkdir(parents=True)
@@ -299,7 +444,8 @@ def test_lengths_come_from_the_videos_and_paths_are_seen_from_the_output(tmp_pat
     assert first.video_path == "../corpus/l/s/m00/1_224p.mp4"
     assert (out / first.video_path).resolve() == find_video(root, HALVES[0]).resolve()
     assert second.duration == third.duration == 200.0
-    assert told == {build.PAST_END: 1, "video cannot be read": 1, build.NO_VIDEO: 1}
+    wanted = {build.PAST_END: 1, "video cannot be read": 1, build.NO_VIDEO: 1}
+    assert told.items() >= wanted.items()
 
 
 @pytest.mark.parametrize(
@@ -318,12 +464,11 @@ def test_bad_options_are_one_line_before_any_work(tmp_path, capsys, more, told):
     assert code == 2 and told in capsys.readouterr().err and not out.exists()
 
 
-def test_killed_and_run_again_or_with_two_workers_the_bytes_are_the_same(tmp_path):
-    source = folder(tmp_path / "in", HALVES)
-    args = ["data_prep.soccernet", "build", "--transcripts", str(source)]
-    assert_whole_or_not_at_all(args, tmp_path, [0.0, 0.03, 0.08])
-    assert start([*args, "--workers", "2"], tmp_path / "two").wait(timeout=120) == 0
-    assert files(tmp_path / "two") == files(tmp_path / "calm")
+def test_two_workers_leave_the_same_bytes(tmp_path):
+    args = ["build", "--transcripts", str(folder(tmp_path / "in", HALVES[:20]))]
+    assert cli.main([*args, "--out", str(tmp_path / "one")]) == 0
+    assert cli.main([*args, "--out", str(tmp_path / "two"), "--workers", "2"]) == 0
+    assert files(tmp_path / "two") == files(tmp_path / "one")
 
 
 def test_the_ten_labelled_halves_give_the_papers_table(shared_data, tmp_path):

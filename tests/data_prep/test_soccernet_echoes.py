@@ -2,22 +2,20 @@
 
 import itertools
 import json
-import os
-import signal
-import subprocess
+import shutil
 import sys
-import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_prep.common.report import Tally
+from data_prep.common.tasks import GONE
 from data_prep.soccernet import __main__ as cli
 from data_prep.soccernet import echo_file, echoes, language, loops, repair
 from data_prep.soccernet.loops import repeats
 from data_prep.soccernet.transcript import find_transcripts, read_transcript
-from tests.data_prep.killed import ROOT
+from tests.data_prep.killed import files
 from vlm_tsi.timeline import read_timelines
 
 LINES = (
@@ -93,6 +91,66 @@ def test_every_oddity_is_counted_by_name(tmp_path):
     assert report["noted"][echo_file.SAME_KEY] == 1
     assert report["repaired"][repair.UNSORTED] == 1
     assert report["repaired"][repair.NEGATIVE_START] == 1
+
+
+def test_an_object_of_segments_that_stands_twice_loses_nothing(tmp_path):
+    first, second = (json.dumps(plain(LINES[k : k + 2])) for k in (0, 2))
+    text = f'{{"segments": {first}, "segments": {second}}}'
+    _, out, report = imported(tmp_path, {"v/m": text})
+    assert report["read"] == report["kept"] == 4
+    assert report["noted"][echo_file.SAME_OBJECT] == 1 and report["noted"][echo_file.SAME_KEY] == 2
+    odd = {"w/m": f'{{"segments": {first}, "segments": 3}}'}
+    assert imported(tmp_path / "odd", odd | {"v/m": plain(LINES)})[2]["also"]["file"][
+        "dropped"
+    ] == {echoes.UNREADABLE: 1}
+
+
+def test_links_to_folders_are_followed_and_a_circle_ends(tmp_path):
+    real = release(tmp_path / "real", {"l/s/m": plain(LINES), "l/s/.old": plain(LINES)})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/v1").symlink_to(real)
+    (real / "l/up").symlink_to(tmp_path / "in")
+    assert [half for half, _ in echoes.echo_files(tmp_path / "in")] == ["v1/l/s/m/1_224p"]
+
+
+def test_a_file_that_is_gone_leaves_nothing_for_the_filter(tmp_path):
+    _, out, _ = imported(tmp_path, {"v/a": plain(LINES), "v/b": plain(LINES)})
+    (tmp_path / "in/v/b/1_asr.json").unlink()
+    argv = ["import-echoes", "--echoes", str(tmp_path / "in"), "--out", str(out), "--resume"]
+    assert cli.main(argv) == 0
+    assert [half for half, _ in find_transcripts(out / "transcripts")] == ["v/a/1_224p"]
+    report = json.loads((out / "report.json").read_text())
+    assert report["also"]["file"]["noted"] == {"language en": 1, GONE: 1}
+
+
+def test_a_language_the_detector_never_tells_is_refused_before_any_work(tmp_path, capsys):
+    source = str(release(tmp_path / "in", {"v/a": plain(LINES)}))
+    argv = ["import-echoes", "--echoes", source, "--out", str(tmp_path / "out")]
+    assert cli.main([*argv, "--languages", "en", "english"]) == 2
+    told = capsys.readouterr().err
+    assert "--languages: 'english' is no code" in told and not (tmp_path / "out").exists()
+
+
+moments = st.one_of(st.floats(-5, 50), st.just("x"), st.none())
+lines = st.sampled_from([*LINES[:2], *GERMAN[:1], " ", "…", "a\ud800 b", 3])
+values = st.one_of(st.tuples(moments, moments, lines).map(list), st.integers(), st.just({}))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.lists(values, max_size=8), min_size=1, max_size=3))
+def test_whatever_the_files_hold_the_report_adds_up(tmp_path, files):
+    for folder in ("in", "out"):
+        shutil.rmtree(tmp_path / folder, ignore_errors=True)
+    rows = [{str(k): value for k, value in enumerate(file)} for file in files]
+    named = {f"v/{k}": row for k, row in enumerate([plain(LINES), *rows])}
+    code, out, report = imported(tmp_path, named)
+    assert code == 0 and report["read"] == 4 + sum(map(len, files))
+    timelines = read_timelines(out / "timelines.jsonl")
+    assert report["kept"] == sum(len(t.utterances) for t in timelines)
+    for tally in (report, report["also"]["file"]):
+        assert tally["read"] == tally["kept"] + sum(tally["dropped"].values())
+        most = max(tally["repaired"].values(), default=0)
+        assert most <= tally["repaired_records"] <= tally["kept"]
 
 
 def test_the_order_of_the_file_is_kept_not_that_of_its_keys(tmp_path):
@@ -198,51 +256,17 @@ def test_what_is_marked_repeats_what_stands_one_period_before(texts):
 
 
 def test_a_loops_first_round_keeps_its_own_end():
-    segments = [repair.Segment(float(i), i + 0.5, LINES[0]) for i in range(4)]
+    segments = [repair.Draft(repair.Segment(float(i), i + 0.5, LINES[0])) for i in range(4)]
     assert echoes.collapsed(segments, "h", Tally("segment")) == segments[:1]
     assert loops.normalised(" He's — ON!") == "he s on"
 
 
-def everything(folder):
-    return {
-        p.relative_to(folder).as_posix(): p.read_bytes()
-        for p in folder.rglob("*")
-        if p.is_file() and not p.name.startswith(".")
-    }
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    rows = {f"v/m{i:03}": plain(LINES * (20 + i % 7)) for i in range(150)}
-    return release(tmp_path_factory.mktemp("many"), rows)
-
-
-def command(many, out, *more):
-    return [sys.executable, "-m", "data_prep.soccernet", "import-echoes", "--echoes", str(many),
-            "--out", str(out), *more]  # fmt: skip
-
-
-def started(argv):
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, **quiet)
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_or_with_two_workers_the_bytes_are_the_same(many, tmp_path):
-    calm, killed, two = (tmp_path / name for name in ("calm", "killed", "two"))
-    assert started(command(many, calm)).wait(timeout=120) == 0
-    wanted, cut_short = everything(calm), 0
-    for done in (3, 60, 120):
-        run = started(command(many, killed, "--resume"))
-        while run.poll() is None and len(list(killed.rglob("1_224p.json"))) < done:
-            time.sleep(0.005)
-        run.send_signal(signal.SIGKILL)
-        cut_short += run.wait(timeout=60) == -signal.SIGKILL
-        assert everything(killed).items() <= wanted.items()
-    assert cut_short
-    assert started(command(many, killed, "--resume")).wait(timeout=120) == 0
-    assert started(command(many, two, "--workers", "2")).wait(timeout=120) == 0
-    assert everything(killed) == everything(two) == wanted
+def test_two_workers_leave_the_same_bytes(tmp_path):
+    source = release(tmp_path / "in", {f"v/m{i}": plain(LINES * (20 + i)) for i in range(9)})
+    args = ["import-echoes", "--echoes", str(source)]
+    assert cli.main([*args, "--out", str(tmp_path / "one")]) == 0
+    assert cli.main([*args, "--out", str(tmp_path / "two"), "--workers", "2"]) == 0
+    assert files(tmp_path / "two") == files(tmp_path / "one")
 
 
 def test_every_real_file_is_read_and_its_oddities_are_named(shared_data, tmp_path):

@@ -12,8 +12,9 @@ import pytest
 
 from data_prep.asr.base import HeardWord
 from data_prep.asr.sentences import sentences_of
+from data_prep.common.tasks import GONE
 from data_prep.soccernet import __main__ as cli
-from data_prep.soccernet.transcribe import SHORT, find_halves, segment_of
+from data_prep.soccernet.transcribe import SHORT, SPARE, find_halves, segment_of
 from data_prep.soccernet.transcript import find_transcripts, read_transcript
 from tests.data_prep.asr_speech import RATE, write_video
 from tests.data_prep.killed import start
@@ -218,8 +219,8 @@ def test_the_limit_and_the_track(tmp_path):
     for half in (1, 2):
         write_video(videos / f"l/s/m/{half}_224p.mkv", pulses(1.0), tracks=2)
     for track, status in ((0, "no_speech"), (1, "ok"), (2, "no_audio")):
-        out = tmp_path / str(track)
-        assert transcribe(videos, out, python, "--track", str(track), "--limit", "1") == 0
+        out, code = tmp_path / str(track), 0 if status == "ok" else 2
+        assert transcribe(videos, out, python, "--track", str(track), "--limit", "1") == code
         assert set(bytes_below(out)) == {"report.json", "l/s/m/1_224p.json"}
         assert read_json(out / "l/s/m/1_224p.json")["status"] == status
 
@@ -233,6 +234,8 @@ def test_the_limit_and_the_track(tmp_path):
         (["--diarize"], "--diarize: faster-whisper has no such step"),
         (["--batch-size", "0"], "--batch-size: is 0"),
         (["--track", "-1"], "--track: is -1"),
+        (["--language", "english"], "no code that Whisper knows; give one such as en"),
+        (["--compute-type", "float"], "invalid choice: 'float'"),
         (["--videos", "EMPTY"], "holds no half"),
         (["--videos", "/none"], "/none is no folder"),
     ],
@@ -245,6 +248,45 @@ def test_what_is_missing_is_one_line_before_any_work(options, told, corpus, tmp_
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and told in lines[0]
     assert not out.exists()
+
+
+def test_a_second_video_of_a_half_is_told(tmp_path):
+    for suffix in ("mp4", "mkv"):
+        write_video(tmp_path / f"v/l/s/m/1_224p.{suffix}", pulses(1.0))
+    assert transcribe(tmp_path / "v", tmp_path / "out", stand_in(tmp_path)) == 0
+    report = read_json(tmp_path / "out/report.json")
+    assert report["read"] == 1 and report["noted"] == {SPARE: 1}
+    assert report["examples"][SPARE] == ["l/s/m/1_224p.mp4"]
+
+
+def test_nothing_kept_is_an_error_with_its_report(tmp_path, capsys):
+    write_video(tmp_path / "v/l/s/m/1_224p.mkv", pulses(2.0, level=0.1))
+    assert transcribe(tmp_path / "v", tmp_path / "out", stand_in(tmp_path)) == 2
+    assert "no half has speech in 'en'; see report.json" in capsys.readouterr().err
+    report = read_json(tmp_path / "out/report.json")
+    assert report["dropped"] == {"other language: es": 1}
+    assert (tmp_path / "out/l/s/m/1_224p.json").exists()
+
+
+def test_a_half_that_is_gone_leaves_nothing_for_the_next_step(tmp_path):
+    videos, python, out = tmp_path / "v", stand_in(tmp_path / "asr"), tmp_path / "out"
+    halves = [f"l/s/m/{k}_224p" for k in (1, 2)]
+    for half in halves:
+        write_video(videos / f"{half}.mkv", pulses(1.0))
+    assert transcribe(videos, out, python) == 0
+    gone = (videos / f"{halves[1]}.mkv").read_bytes()
+    (videos / f"{halves[1]}.mkv").unlink()
+    assert transcribe(videos, out, python, "--resume") == 0
+    assert [half for half, _ in find_transcripts(out)] == halves[:1]
+    assert read_json(out / "report.json")["noted"] == {GONE: 1}
+    (videos / f"{halves[1]}.mkv").write_bytes(gone)
+    assert transcribe(videos, out, python, "--resume") == 0
+    assert logged(python).count("hear") == 2, "what comes back is not heard again"
+    assert [half for half, _ in find_transcripts(out)] == halves
+
+
+def test_the_number_format_is_told_before_it_goes_into_the_key(undisturbed):
+    assert read_json(undisturbed / "report.json")["settings"]["compute_type"] == "int8"
 
 
 def test_a_missing_package_is_named_with_its_extra(corpus, tmp_path, capsys, monkeypatch):
@@ -262,7 +304,9 @@ def test_halves_are_found_at_any_depth_by_the_first_suffix(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked/corpus").symlink_to(tmp_path / "v")
-    found = find_halves(tmp_path / "linked")
+    spare = []
+    found = find_halves(tmp_path / "linked", spare)
+    assert spare == ["corpus/l/s/m/1_224p.mp4"]
     assert [(h, p.suffix) for h, p in found] == [
         ("corpus/l/s/m/1_224p", ".mkv"), ("corpus/l/s/m/2_224p", ".mp4"),
     ]  # fmt: skip

@@ -92,16 +92,27 @@ def test_help_names_every_step_and_an_unknown_one_is_refused(capsys):
     assert line.startswith("error: ") and "'fly'" in line
 
 
-@pytest.mark.parametrize("filter_args", [["--labels", "L"], ["--filter", "F"]])
-def test_all_plans_its_steps_in_order(filter_args):
-    parser = cli.parser_of("all")
-    args = parser.parse_args(["--videos", "V", "--out", "O", "--resume", *filter_args])
-    from data_prep.soccernet.everything import plan
+def test_a_segment_with_a_bad_value_is_left_out_and_named_where_that_is_asked_for(tmp_path):
+    good = {"start": 1, "end": 2, "text": "Goal"}
+    bad = [{**good, "end": "x"}, {"start": 1, "end": 2}, "Goal", {**good, "words": [3]}]
+    path = written(tmp_path / "x.json", {"segments": [good, *bad, good]})
+    unread = []
+    assert read_transcript(path, HALF, unread).segments == (Segment(1.0, 2.0, "Goal"),) * 2
+    assert unread == [
+        "segments[1]: end is 'x'",
+        "segments[2]: text is missing",
+        "segments[3]: 'Goal' is not a JSON object",
+        "segments[4].words[0]: 3 is not a JSON object",
+    ]
+    for value in ([], {"segments": {}}, {"segments": [], "status": "fine"}):
+        with pytest.raises(UserError):  # the file as a whole
+            read_transcript(written(tmp_path / "y.json", value), HALF, [])
 
-    steps = [step for step, _ in plan(args)]
-    trains = ["train-filter"] if filter_args[0] == "--labels" else []
-    assert steps == [*trains, "transcribe", "filter", "build"]
-    assert all("--resume" in argv for _, argv in plan(args))
+
+def test_a_name_that_is_no_utf8_is_refused(tmp_path):
+    path = written(tmp_path / "x.json", {"segments": []})
+    with pytest.raises(UserError, match="its name is not UTF-8; rename"):
+        read_transcript(path, "l/s/M\udce1laga/1_224p")
 
 
 def test_links_are_followed_and_a_circle_ends(tmp_path):
