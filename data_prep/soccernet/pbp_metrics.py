@@ -70,6 +70,29 @@ def over_matches(parts: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> dict[str
     }
 
 
+def paired(
+    ours: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    theirs: Mapping[str, tuple[np.ndarray, np.ndarray]],
+) -> dict[str, Any]:
+    """Differences of accuracy on the same matches: mean, spread and standard error.
+
+    Args:
+        ours, theirs: match -> scores and labels; the same matches, two or more.
+    """
+    by_match = {
+        name: round(measured(*pair)["accuracy"] - measured(*theirs[name])["accuracy"], 6)
+        for name, pair in ours.items()
+    }
+    values = np.array(list(by_match.values()))
+    spread = float(values.std(ddof=1))
+    return {
+        "mean": round(float(values.mean()), 6),
+        "sd": round(spread, 6),
+        "standard_error": round(spread / len(values) ** 0.5, 6),
+        "by_match": by_match,
+    }
+
+
 def logit(scores: np.ndarray) -> np.ndarray:
     """Log odds, finite even at 0 and 1."""
     clipped = np.clip(scores, _TINY, 1 - _TINY)

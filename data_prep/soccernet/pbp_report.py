@@ -53,8 +53,7 @@ def all_metrics(
             **metrics.measured(test.scores, labels[test.split.test]),
         }
 
-    left_out = [tested[name] for name in tested if name.startswith(f"{kind}-match")]
-    parts = {t.split.name: (t.scores, labels[t.split.test]) for t in left_out}
+    parts = _left_out(kind, tested, labels)
     result: dict[str, Any] = {
         "unit": "fractions 0..1",
         "classifier": kind,
@@ -65,9 +64,20 @@ def all_metrics(
         "majority_class": {"accuracy": round(float(max(labels.mean(), 1 - labels.mean())), 6)},
         **_calibrated(parts),
     }
-    if kind == "lstm":
-        result["paper_recipe"]["leave_one_match_out"] = result["leave_one_match_out"]
+    papers = parts if kind == "lstm" else _left_out("lstm", tested, labels)
+    if papers:
+        result["paper_recipe"]["leave_one_match_out"] = metrics.over_matches(papers)
+    if papers and kind != "lstm":
+        result["against_paper"] = metrics.paired(parts, papers)
     return result
+
+
+def _left_out(
+    kind: Kind, tested: Mapping[str, Tested], labels: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Match -> scores and labels of its sentences, it being left out; empty if never trained."""
+    found = [tested[name] for name in tested if name.startswith(f"{kind}-match")]
+    return {t.split.name: (t.scores, labels[t.split.test]) for t in found}
 
 
 def _calibrated(parts: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
@@ -100,11 +110,25 @@ def print_result(result: Mapping[str, Any], console: Console) -> None:
     ]
     if kind != "lstm":
         rows.append(("paper's lstm, random split", result["paper_recipe"]["random_split"]))
+    papers = result["paper_recipe"].get("leave_one_match_out")
+    if kind != "lstm" and papers:
+        rows.append(("paper's lstm, match left out", papers))
     metrics.print_metrics(rows, console)
     points = 100 * left_out["accuracy_sd"]
     console.print(
         f"accuracy on a match left out varies by {points:.1f} points (standard deviation); "
         f"the paper reports {100 * PAPERS_ACCURACY:.0f} on its random split"
+    )
+    if "against_paper" in result:
+        console.print(_difference(result["against_paper"]), highlight=False)
+
+
+def _difference(found: Mapping[str, Any]) -> str:
+    each = ", ".join(f"{100 * x:+.1f}" for x in found["by_match"].values())
+    mean, spread, error = (100 * found[n] for n in ("mean", "sd", "standard_error"))
+    return (
+        f"less the paper's lstm, match by match: {mean:+.1f} points (standard deviation "
+        f"{spread:.1f}, standard error {error:.1f}): {each}"
     )
 
 

@@ -28,7 +28,7 @@ TINY = Recipes(
 class MadeUpEmbedder:
     """Each letter pair has a place; enough to tell the made-up sentences apart."""
 
-    source, is_local = "made-up", False
+    source, is_local, is_papers = "made-up", False, False
 
     def __init__(self, name: str = "made-up", cache: Any = None) -> None:
         self.name = self.source = name or "made-up"

@@ -76,6 +76,26 @@ def test_the_papers_classifier_is_an_option(trained, tmp_path):
     assert mark(trained / "labels", tmp_path, tmp_path / "out") == 0
 
 
+def test_the_papers_classifier_is_compared_match_by_match(trained, tmp_path, capsys):
+    assert train(trained / "labels", tmp_path, "--against-paper") == 0
+    shown, found = capsys.readouterr(), read_json(tmp_path / "metrics.json")
+    papers, ours = found["paper_recipe"]["leave_one_match_out"], found["leave_one_match_out"]
+    assert ours == read_json(trained / "filter/metrics.json")["leave_one_match_out"]
+    for match, difference in found["against_paper"]["by_match"].items():
+        both = [side["by_match"][match]["accuracy"] for side in (ours, papers)]
+        assert difference == pytest.approx(both[0] - both[1], abs=1e-6)
+    assert found["against_paper"]["mean"] == pytest.approx(
+        ours["accuracy"] - papers["accuracy"], abs=1e-5
+    )
+    assert "less the paper's lstm, match by match" in shown.out
+
+
+def test_an_embedder_that_is_not_the_papers_is_named(trained, tmp_path, capsys):
+    assert train(trained / "labels", tmp_path) == 0
+    assert read_json(tmp_path / "metrics.json")["embedder"] == "made-up"
+    assert "note: the embedder is made-up, not the paper's all-mpnet" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_two_workers_and_resumed_work_leave_the_same_bytes(trained, tmp_path):
     assert train(trained / "labels", tmp_path, "--workers", "2") == 0

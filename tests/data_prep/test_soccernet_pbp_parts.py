@@ -182,6 +182,18 @@ def test_gaps_at_the_edges_are_five_seconds_and_times_may_touch():
     assert rows[:, 5].tolist() == [1, 0] and rows[:, 6].tolist() == [0, 1]
 
 
+def test_paired_differences_are_those_of_hand_counting():
+    right, wrong = np.array([0.9, 0.1]), np.array([0.1, 0.1])
+    labels = np.array([True, False])
+    ours = {"a": (right, labels), "b": (right, labels), "c": (wrong, labels)}
+    theirs = {"a": (wrong, labels), "b": (right, labels), "c": (wrong, labels)}
+    found = metrics.paired(ours, theirs)
+    assert found["by_match"] == {"a": 0.5, "b": 0.0, "c": 0.0}
+    assert found["mean"] == pytest.approx(1 / 6, abs=1e-6)
+    assert found["sd"] == pytest.approx(0.288675, abs=1e-6)
+    assert found["standard_error"] == pytest.approx(0.288675 / 3**0.5, abs=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["context", "lstm"])
 def test_labels_and_words_of_a_match_left_out_leave_no_trace(corpus, kind):
     split = list(match_splits(corpus.halves, 0))[1]
