@@ -25,6 +25,7 @@ from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import check_target, write_json
 from vlm_tsi.scoring.groups import RESAMPLES, Comparison, Wins, compare
 from vlm_tsi.scoring.trace_score import TOLERANCE, Pair, TraceParams, combine
+from vlm_tsi.scoring.whole_videos import whole_video
 
 CHANGES = 20
 FEW_VIDEOS = 10
@@ -82,8 +83,11 @@ def pair_score(pair: Pair | None, params: TraceParams) -> float:
 
 def build(a: ScoreFile, b: ScoreFile, args: argparse.Namespace) -> dict[str, Any]:
     """Everything that goes into the JSON file."""
+    videos = {v: a.sources.get(v) or b.sources.get(v) or whole_video(v) for v in a.sums.per_video}
     pools: dict[str, Comparison] = {
-        pool: compare(a.sums, b.sums, pool=pool, resamples=args.resamples, seed=args.seed)
+        pool: compare(
+            a.sums, b.sums, pool=pool, resamples=args.resamples, seed=args.seed, videos=videos
+        )
         for pool in ("micro", "macro")
     }  # fmt: skip
     micro = pools["micro"]
@@ -102,6 +106,7 @@ def build(a: ScoreFile, b: ScoreFile, args: argparse.Namespace) -> dict[str, Any
         "wins": {name: _shares(wins, micro.n_videos) for name, wins in micro.wins.items()},
         "videos": {
             "shared": micro.n_videos,
+            "whole": len({videos[v] for v in a.sums.per_video if v in b.sums.per_video}),
             "only_a": sorted(micro.only_first),
             "only_b": sorted(micro.only_second),
         },
@@ -142,8 +147,9 @@ def _said(pair: Pair | None, params: TraceParams) -> dict[str, Any] | None:
 def show(report: Mapping[str, Any], paths: Sequence[str], console: Console) -> None:
     """Print the table, then the largest changes each way."""
     _say(console, f"A  {paths[0]}\nB  {paths[1]}")
-    n = report["videos"]["shared"]
-    title = f"percent, pooled over {n} shared video(s) (embedder: {report['embedder']})"
+    n, whole = report["videos"]["shared"], report["videos"]["whole"]
+    drawn = "" if n == whole else f" of {whole} whole ones, which are resampled"
+    title = f"percent, pooled over {n} shared video(s){drawn} (embedder: {report['embedder']})"
     _say(console, title)
     console.print(_table(report))
     _say(console, "* the interval excludes 0; wins and ties: share of the videos, each by itself")
@@ -216,8 +222,8 @@ def notes(report: Mapping[str, Any]) -> list[str]:
             rest = f" and {len(only) - 5} more" if len(only) > 5 else ""
             shown = ", ".join(only[:5]) + rest
             lines.append(f"{len(only)} video(s) only in {side.upper()}, left out: {shown}")
-    if videos["shared"] < FEW_VIDEOS:
-        lines.append(f"{videos['shared']} shared video(s) are too few for an interval to trust")
+    if videos["whole"] < FEW_VIDEOS:
+        lines.append(f"{videos['whole']} shared video(s) are too few for an interval to trust")
     return lines
 
 

@@ -16,7 +16,6 @@ not matched goes by its own times (`vlm_tsi/scoring/split.py`).
 
 import argparse
 import math
-import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -35,11 +34,13 @@ from eval.scoring_options import (
     check_options,
     check_references,
     params_of,
+    read_all_predictions,
+    read_all_references,
 )
 from eval.tglg import count
 from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import check_target, write_json
-from vlm_tsi.published import read_predictions, read_references
+from vlm_tsi.published import read_predictions
 from vlm_tsi.scoring.embed import PAPER_EMBEDDER, find_embedder
 from vlm_tsi.scoring.groups import StoredSums, compare, intervals
 from vlm_tsi.scoring.sensitivity import remembered
@@ -54,9 +55,8 @@ from vlm_tsi.scoring.trace_score import (
     references_of,
     score,
 )
+from vlm_tsi.scoring.whole_videos import source_of, whole_video
 from vlm_tsi.timeline import Generated, Timeline, Utterance
-
-_DATAPOINT = re.compile(r"#\d+$")
 
 EXAMPLES = f"""
 An utterance belongs to every category of which an event lies within --within seconds of it
@@ -127,17 +127,6 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add_metric_options(p)
     return p
-
-
-def source_of(timelines: Sequence[Timeline]) -> dict[str, str]:
-    """Each video_id's whole video: what the datapoint tells, else its id without `#<k>`."""
-    told = {t.video_id: t.meta.get("source") for t in timelines}
-    return {v: s if isinstance(s, str) and s else whole_video(v) for v, s in told.items()}
-
-
-def whole_video(video_id: str) -> str:
-    """`<id>` of `<id>#<k>`."""
-    return _DATAPOINT.sub("", video_id)
 
 
 def find_grouping(
@@ -297,7 +286,7 @@ def check(args: argparse.Namespace) -> None:
             raise UserError("--within", "a task is a whole video's", "leave it out")
         if not 0 <= args.within < math.inf:
             raise UserError("--within", f"it is {args.within}", "use seconds, 0 or more")
-    inputs = [args.ref, args.pred, args.against, args.csv, args.holoassist]
+    inputs = [*args.ref, *args.pred, args.against, args.csv, args.holoassist]
     check_target(args.out, [path for path in inputs if path])
 
 
@@ -306,13 +295,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Read, score, split, write, print."""
     args = parser().parse_args(argv)
     check(args)
-    timelines = read_references(args.ref)
+    timelines = read_all_references(args.ref)
     check_references(args.ref, references_of(timelines, args.all_assistant))
-    paths = [args.pred] if args.against is None else [args.pred, args.against]
-    systems = [read_predictions(path) for path in paths]
+    predictions, in_several = read_all_predictions(args.pred)
+    systems = [predictions]
+    systems += [read_predictions(args.against)] if args.against else []
     embedder = find_embedder(args.embedder, cache=args.embed_cache)
     report, grouping = evaluate(timelines, systems, embedder, args)
     report["embedder"] = embedder.name
+    report["counts"]["videos_in_several_files"] = in_several
     show(report, grouping, Console())
     write_json(args.out, report)
     for line in group_notes(report):

@@ -23,12 +23,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """One system's scores: each video's sums, and its pairs by video and reference."""
+    """One system's scores: each video's sums, and its pairs by video and reference.
+
+    `sources` names the whole video of those that are a part of one (older files: none).
+    """
 
     path: str
     embedder: str
     sums: StoredSums
     pairs: Mapping[tuple[str, int], Pair]
+    sources: Mapping[str, str]
 
 
 def read_scores(path: str | Path) -> ScoreFile:
@@ -47,7 +51,10 @@ def read_scores(path: str | Path) -> ScoreFile:
     _check_whole(path, per_video, listed)
     pairs = {(p.video_id, p.ref_idx): p for p in listed}
     sums = StoredSums(_params(stored["params"], f"{path}: params"), per_video)
-    return ScoreFile(str(path), stored["embedder"], sums, pairs)
+    sources = stored.get("sources", {})
+    if not isinstance(sources, dict) or not all(isinstance(s, str) for s in sources.values()):
+        raise UserError(path, "sources is not an object of names", _MEND)
+    return ScoreFile(str(path), stored["embedder"], sums, pairs, sources)
 
 
 def _build(kind: type[_T], record: Any, where: str) -> _T:
@@ -115,6 +122,10 @@ def check_alike(a: ScoreFile, b: ScoreFile) -> None:
         n_ref = b.sums.per_video.get(video_id, sums).n_ref
         if n_ref != sums.n_ref:
             problem = f"{n_ref} reference(s) for video {video_id!r}, {sums.n_ref} in {a.path}"
+            raise UserError(b.path, problem, "score both against the same references")
+    for video_id in a.sources.keys() & b.sources.keys():
+        if a.sources[video_id] != b.sources[video_id]:
+            problem = f"{video_id!r} is of {b.sources[video_id]!r}, not as in {a.path}"
             raise UserError(b.path, problem, "score both against the same references")
     for key in a.pairs.keys() & b.pairs.keys():
         if not _same_reference(a.pairs[key], b.pairs[key]):

@@ -5,16 +5,25 @@ Invariant: the defaults are the paper's; a value out of range is refused before 
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, get_args
 
 from vlm_tsi.errors import UserError
+from vlm_tsi.published import read_predictions, read_references
 from vlm_tsi.scoring.groups import RESAMPLES
 from vlm_tsi.scoring.trace_score import Overlap, SwapRule, TraceParams, UnknownVideos
-from vlm_tsi.timeline import Utterance
+from vlm_tsi.timeline import Generated, Timeline, Utterance
 
 CHOICES = {"overlap": Overlap, "swap_rule": SwapRule, "unknown_videos": UnknownVideos}
+RELEASED: dict[str, Any] = {
+    "overlap": "matched",
+    "swap_rule": "new_pairs",
+    "max_passes": 5,
+    "unknown_videos": "ignore",
+}
+"""Where the paper's released code chooses otherwise than its text (docs/architecture.md)."""
 HELP = {
     "tau_time": "scale of start differences in the alignment, seconds",
     "tau_win": "widest start difference of a matched pair, seconds",
@@ -31,8 +40,20 @@ HELP = {
 
 def add_scoring_options(p: argparse.ArgumentParser) -> None:
     """Add what is scored, where the scores go, the embedder and the bootstrap."""
-    p.add_argument("--ref", required=True, help="timelines .jsonl, or published .json")
-    p.add_argument("--pred", required=True, help="generated utterances .jsonl, or published .csv")
+    p.add_argument(
+        "--ref",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="timelines .jsonl, or published .json; several are scored as one set",
+    )
+    p.add_argument(
+        "--pred",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="generated utterances .jsonl, or published .csv; several are one system's",
+    )
     p.add_argument("--out", required=True, help="where the scores go (.json)")
     p.add_argument("--embedder", help="sentence embedder: folder or hub id (default: best at hand)")
     p.add_argument("--embed-cache", help="folder that keeps sentence vectors between runs")
@@ -47,6 +68,12 @@ def add_scoring_options(p: argparse.ArgumentParser) -> None:
 def add_metric_options(p: argparse.ArgumentParser) -> None:
     """Add one option for each of the metric's parameters."""
     metric = p.add_argument_group("the metric's parameters (defaults: the paper's)")
+    released = " ".join(f"--{n.replace('_', '-')} {v}" for n, v in RELEASED.items())
+    metric.add_argument(
+        "--released",
+        action="store_true",
+        help=f"the choices of the paper's released code: {released}",
+    )
     for option in fields(TraceParams):
         kind: dict[str, Any] = {"type": type(option.default)}
         if option.name in CHOICES:
@@ -58,8 +85,15 @@ def add_metric_options(p: argparse.ArgumentParser) -> None:
 
 def params_of(args: argparse.Namespace) -> TraceParams:
     """The metric's parameters among the options; a bad one is a UserError."""
+    given = {f.name: getattr(args, f.name) for f in fields(TraceParams)}
+    if args.released:
+        for name, value in RELEASED.items():
+            if given[name] not in (value, getattr(TraceParams(), name)):
+                flag = f"--{name.replace('_', '-')} {given[name]}"
+                raise UserError("--released", f"does not go with {flag}", "leave one of them out")
+        given |= RELEASED
     try:
-        return TraceParams(**{f.name: getattr(args, f.name) for f in fields(TraceParams)})
+        return TraceParams(**given)
     except ValueError as err:
         problem, mend = str(err).split("; ", 1)
         raise UserError("parameters", problem, mend) from err
@@ -74,9 +108,38 @@ def check_options(args: argparse.Namespace) -> None:
             raise UserError(f"--{name}", problem, f"use a whole number from {least} on")
 
 
-def check_references(path: str, references: Mapping[str, Sequence[Utterance]]) -> None:
-    """Refuse a file in which nothing is to be scored."""
+def check_references(paths: Sequence[str], references: Mapping[str, Sequence[Utterance]]) -> None:
+    """Refuse files in which nothing is to be scored."""
     if any(references.values()):
         return
     problem = "no assistant utterance in it has eval true"
-    raise UserError(path, problem, "mark some, or score all of them with --all-assistant")
+    mend = "mark some, or score all of them with --all-assistant"
+    raise UserError(" ".join(paths), problem, mend)
+
+
+def read_all_references(paths: Sequence[str]) -> list[Timeline]:
+    """The timelines of all files.
+
+    Raises:
+        UserError: a file cannot be read, or two of them have the same video_id.
+    """
+    owner: dict[str, str] = {}
+    timelines = []
+    for path in paths:
+        for timeline in read_references(path):
+            first = owner.setdefault(timeline.video_id, path)
+            if first is not path:
+                problem = f"video {timeline.video_id!r} is in {first} as well"
+                raise UserError(path, problem, "name each video's references once")
+            timelines.append(timeline)
+    return timelines
+
+
+def read_all_predictions(paths: Sequence[str]) -> tuple[list[Generated], int]:
+    """What all files say, and how many videos stand in several of them.
+
+    Such a video's utterances are all scored: one system may have written it in pieces.
+    """
+    files = [read_predictions(path) for path in paths]
+    held = Counter(v for said in files for v in {g.video_id for g in said})
+    return [g for said in files for g in said], sum(n > 1 for n in held.values())

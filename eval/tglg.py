@@ -32,21 +32,24 @@ from eval.scoring_options import (
     check_options,
     check_references,
     params_of,
+    read_all_predictions,
+    read_all_references,
 )
 from vlm_tsi.errors import Parser, command
 from vlm_tsi.files import check_target, write_json
-from vlm_tsi.published import read_predictions, read_references
 from vlm_tsi.scoring.content import content_accuracy
 from vlm_tsi.scoring.embed import PAPER_EMBEDDER, SentenceEmbedder, find_embedder
 from vlm_tsi.scoring.failures import find_failures
 from vlm_tsi.scoring.groups import by_kind, intervals
 from vlm_tsi.scoring.sensitivity import remembered, sensitivity
 from vlm_tsi.scoring.trace_score import (
+    TraceParams,
     TraceResult,
     group_by_video,
     references_of,
     score,
 )
+from vlm_tsi.scoring.whole_videos import source_of, whole_video
 from vlm_tsi.timeline import Generated, Timeline
 
 COLUMNS = {
@@ -60,9 +63,8 @@ examples:
   python -m eval.tglg --ref annotations.json --pred predictions.csv --out scores.json
   python -m eval.tglg --ref ref.jsonl --pred pred.jsonl --out scores.json \\
       --embedder weights/all-mpnet-base-v2 --content-words red,green,blue,left,right
-  parity with the paper's released code:
-  python -m eval.tglg --ref ref.json --pred pred.csv --out scores.json \\
-      --overlap matched --swap-rule new_pairs --max-passes 5 --unknown-videos ignore
+  several files of one system, and the choices of the paper's released code:
+  python -m eval.tglg --ref a.json b.json --pred a.csv b.csv --out scores.json --released
 """
 
 
@@ -95,7 +97,13 @@ def count(
         "references": n_ref,
         "context_utterances": len(said) - n_ref,
         "user_utterances_marked_eval": sum(u.role == "user" and u.eval for u in said),
+        "videos_without_predictions": sum(
+            s.n_ref > 0 and not s.n_gen for s in result.per_video.values()
+        ),
+        "videos_in_several_files": 0,  # whoever read the files knows
         "generated": len(predictions),
+        "repeated": len(predictions)
+        - len({(g.video_id, g.start, g.end, g.text) for g in predictions}),
         "matched": len(result.pairs),
         "ends_estimated": sum(g.end_is_estimated for g in predictions),
         "generated_without_text": sum(not g.text.strip() for g in predictions),
@@ -103,6 +111,12 @@ def count(
         "unknown_video_utterances": n_unknown,
         "ignored_utterances": n_unknown if result.params.unknown_videos == "ignore" else 0,
     }
+
+
+def differing(params: TraceParams) -> dict[str, Any]:
+    """The parameters that are not the paper's."""
+    papers = asdict(TraceParams())
+    return {name: value for name, value in asdict(params).items() if value != papers[name]}
 
 
 def evaluate(
@@ -117,7 +131,8 @@ def evaluate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = score(references, generated, embed, params_of(args))
-    scores = result.video_scores()
+    scores, sources = result.video_scores(), source_of(timelines)
+    videos = {v: sources.get(v, whole_video(v)) for v in result.per_video}
     report: dict[str, Any] = {
         "micro": result.micro,
         "macro": result.macro,
@@ -125,13 +140,18 @@ def evaluate(
             pool: {
                 name: asdict(x)
                 for name, x in intervals(
-                    result, pool=pool, resamples=args.resamples, seed=args.seed
+                    result, pool=pool, resamples=args.resamples, seed=args.seed, videos=videos
                 ).items()
             }
             for pool in ("micro", "macro")
         },
         "embedder": embedder.name,
         "params": asdict(result.params),
+        "not_the_papers": differing(result.params),
+        "resamples": args.resamples,
+        "seed": args.seed,
+        "whole_videos": len(set(videos.values())),
+        "sources": {v: whole for v, whole in videos.items() if v != whole},
         "counts": count(timelines, predictions, result),
         "warnings": list(result.warnings),
         "unknown_videos": list(result.unknown_videos),
@@ -162,18 +182,24 @@ def show(report: Mapping[str, Any], console: Console) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for pool in ("micro", "macro"):
         table.add_row(pool, *(f"{report[pool][name]:.1f}" for name in COLUMNS))
+        for side in ("low", "high"):
+            found = report["intervals"][pool]
+            table.add_row(f"  95% {side}", *(f"{found[name][side]:.1f}" for name in COLUMNS))
     for kind, scores in report.get("by_kind", {}).items():
         row = [f"{scores[n]:.1f}" if n in scores else "" for n in COLUMNS]
         table.add_row(f"  {kind}", *row)
     console.print(table)
-    trace = report["intervals"]["micro"]["trace"]
     counts = report["counts"]
     console.print(
-        f"TRACE {trace['value']:.1f} (95% {trace['low']:.1f} to {trace['high']:.1f}); "
         f"{counts['references']} references, {counts['generated']} generated, "
-        f"{counts['matched']} matched",
+        f"{counts['matched']} matched; intervals from {report['resamples']} resamples of "
+        f"{report['whole_videos']} whole video(s)",
         highlight=False,
+        soft_wrap=True,
     )
+    if report["not_the_papers"]:
+        told = ", ".join(f"{n} {v}" for n, v in report["not_the_papers"].items())
+        console.print(f"not the paper's: {told}", highlight=False, soft_wrap=True)
     content = report.get("content_accuracy")
     if content:
         f1 = "none in matched pairs" if content["f1"] is None else f"{content['f1']:.1f}%"
@@ -194,6 +220,13 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         ("generated_without_text", "generated utterance(s) have no text; they are scored"),
         ("user_utterances_marked_eval", "user utterance(s) have eval true; not scored"),
         ("videos_with_nothing_to_score", "video(s) have neither references nor predictions"),
+        ("videos_without_predictions", "video(s) with references have no prediction"),
+        ("videos_in_several_files", "video(s) are in several --pred files; all of it is scored"),
+        (
+            "repeated",
+            "generated utterance(s) repeat another of the same video word for word and "
+            "second for second; they are scored",
+        ),
     ):
         if counts[name]:
             lines.append(f"{counts[name]} {text}")
@@ -206,11 +239,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     check_options(args)
     rules_of(args)
-    check_target(args.out, [args.ref, args.pred])
-    timelines, predictions = read_references(args.ref), read_predictions(args.pred)
+    check_target(args.out, [*args.ref, *args.pred])
+    timelines = read_all_references(args.ref)
+    predictions, in_several = read_all_predictions(args.pred)
     check_references(args.ref, references_of(timelines, args.all_assistant))
     embedder = find_embedder(args.embedder, cache=args.embed_cache)
     report = evaluate(timelines, predictions, embedder, args)
+    report["counts"]["videos_in_several_files"] = in_several
     show(report, Console())
     write_json(args.out, report)
     for line in notes(report):

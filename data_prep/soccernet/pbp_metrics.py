@@ -137,7 +137,7 @@ def print_metrics(rows: Sequence[tuple[str, Mapping[str, Any]]], console: Consol
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True, overflow="ellipsis")
     for head in ("n", "acc.", "prec.", "rec.", "F1", "TP", "FP", "FN", "TN"):
-        table.add_column(head, justify="right", no_wrap=True)
+        table.add_column(head, justify="right", no_wrap=True, min_width=4)
     for name, result in rows:
         count = result.get("sentences") or result["pooled"]["sentences"]
         rates = [f"{100 * result[rate]:.1f}" for rate in RATES]

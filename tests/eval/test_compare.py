@@ -94,7 +94,7 @@ def test_prints_and_writes_everything(made, tmp_path, capsys):
             found = report["differences"][pool][name]
             assert found["value"] == pytest.approx(sides[0] - sides[1])
             assert found["low"] <= found["value"] + 1e-9 and found["value"] <= found["high"] + 1e-9
-    assert report["videos"] == {"shared": 12, "only_a": [], "only_b": []}
+    assert report["videos"] == {"shared": 12, "whole": 12, "only_a": [], "only_b": []}
     assert report["embedder"] == "hash" and report["params"]["tau_win"] == 5.0
     assert str(made) not in out.read_text(), "no paths of the machine"
 
@@ -187,7 +187,8 @@ def test_videos_of_one_side_are_counted_and_named(made, capsys):
     assert "2 video(s) only in A, left out: v0, v1" in err
     assert "2 video(s) only in B, left out: x, y" in err
     report = built(*files_of(made, "a", "c"))
-    assert report["videos"] == {"shared": 10, "only_a": ["v0", "v1"], "only_b": ["x", "y"]}
+    sides = {"only_a": ["v0", "v1"], "only_b": ["x", "y"]}
+    assert report["videos"] == {"shared": 10, "whole": 10, **sides}
     seen = {c["video_id"] for way in report["changes"].values() for c in way}
     assert not seen & {"v0", "v1", "x", "y"}
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,57 @@ def test_parameters_reach_the_metric(files, capsys):
     assert report["micro"]["trace"] == report["micro"]["s_a"]
     assert report["counts"]["ignored_utterances"] == 1
     assert "are ignored" in capsys.readouterr().err
+
+
+def test_the_released_codes_choices_are_one_switch(files, capsys):
+    assert run(files, "--released") == 0
+    report = json.loads((files / "s.json").read_text())
+    wanted = {"overlap": "matched", "swap_rule": "new_pairs", "unknown_videos": "ignore"}
+    assert report["not_the_papers"] == {**wanted, "max_passes": 5}
+    assert "not the paper's: overlap matched, swap_rule new_pairs" in capsys.readouterr().out
+    assert run(files, "--released", "--max-passes", "7") == 2
+    assert "--max-passes 7" in capsys.readouterr().err
+
+
+def test_several_files_are_one_set(files, capsys):
+    assert run(files) == 0
+    whole = json.loads((files / "s.json").read_text())
+    write_timelines(files / "r2.jsonl", [timeline("b")])
+    write_timelines(files / "r.jsonl", [timeline("a")])
+    write_generated(files / "p.jsonl", SAID[:1])
+    write_generated(files / "p2.jsonl", SAID[1:])
+    paths = {"--ref": ("r.jsonl", "r2.jsonl"), "--pred": ("p.jsonl", "p2.jsonl")}
+    words = [w for flag, names in paths.items() for w in (flag, *(str(files / n) for n in names))]
+    assert tglg.main([*words, "--out", str(files / "s.json"), "--resamples", "50"]) == 0
+    parts = json.loads((files / "s.json").read_text())
+    assert parts["counts"].pop("videos_in_several_files") == 1
+    assert whole["counts"].pop("videos_in_several_files") == 0
+    assert parts == whole
+    assert "1 video(s) are in several --pred files" in capsys.readouterr().err
+    words[words.index(str(files / "r2.jsonl"))] = str(files / "r.jsonl")
+    write_timelines(files / "r3.jsonl", [timeline("a")])
+    words[words.index(str(files / "r.jsonl"))] = str(files / "r3.jsonl")
+    assert tglg.main([*words, "--out", str(files / "s.json")]) == 2
+    told = capsys.readouterr().err
+    assert "video 'a' is in" in told and "r3.jsonl as well" in told
+
+
+def test_datapoints_of_one_video_are_drawn_together(files, capsys):
+    write_timelines(files / "r.jsonl", [timeline("a#0"), timeline("a#1"), timeline("b")])
+    write_generated(files / "p.jsonl", [replace(SAID[0], video_id="a#0")])
+    assert run(files) == 0
+    report = json.loads((files / "s.json").read_text())
+    assert report["whole_videos"] == 2 and report["sources"] == {"a#0": "a", "a#1": "a"}
+    assert "50 resamples of 2 whole video(s)" in capsys.readouterr().out
+    assert report["counts"]["videos_without_predictions"] == 2
+
+
+def test_repeated_utterances_are_scored_and_told(files, capsys):
+    write_generated(files / "p.jsonl", [*SAID, SAID[0]])
+    assert run(files) == 0
+    report = json.loads((files / "s.json").read_text())
+    assert report["counts"]["repeated"] == 1 and report["micro"]["precision"] == 60
+    assert "repeat another of the same video" in capsys.readouterr().err
 
 
 def test_silence_is_zero(files, capsys):

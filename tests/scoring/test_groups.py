@@ -7,8 +7,10 @@ import pytest
 
 from tests.reference.hash_embedder import hash_embed
 from vlm_tsi.errors import UserError
-from vlm_tsi.scoring.groups import by_group, by_kind, compare, intervals, pooled
+from vlm_tsi.scoring import groups
+from vlm_tsi.scoring.groups import StoredSums, by_group, by_kind, compare, intervals, pooled
 from vlm_tsi.scoring.trace_score import SCORES, TraceParams, TraceResult, score, scores_from_sums
+from vlm_tsi.scoring.whole_videos import whole_video
 from vlm_tsi.timeline import Generated, Utterance
 
 KINDS = ["none", "bent", "broken_off"]
@@ -64,6 +66,27 @@ def test_intervals_hold_the_value_and_repeat():
             assert found[name].value == pytest.approx(scores[name])
             assert found[name].low - 1e-9 <= found[name].value <= found[name].high + 1e-9
     assert first["trace"].high - first["trace"].low > 0.1
+
+
+@pytest.mark.parametrize("pool", ["micro", "macro"])
+def test_the_size_of_the_blocks_changes_no_draw(pool, monkeypatch):
+    whole = intervals(GOOD, pool=pool, resamples=37)
+    monkeypatch.setattr(groups, "_AT_ONCE", 1)
+    for name, found in intervals(GOOD, pool=pool, resamples=37).items():
+        assert (found.low, found.high) == pytest.approx((whole[name].low, whole[name].high))
+
+
+def test_parts_of_a_video_are_drawn_with_it():
+    """Every score twice: with parts drawn one by one an interval would be narrower by 1.41."""
+    twice = {f"{v}#{k}": s for v, s in GOOD.per_video.items() for k in range(2)}
+    videos = {v: whole_video(v) for v in twice}
+    for pool in ("micro", "macro"):
+        alone = intervals(GOOD, pool=pool)
+        together = intervals(StoredSums(GOOD.params, twice), pool=pool, videos=videos)
+        for name in SCORES:
+            assert together[name].value == pytest.approx(alone[name].value)
+            assert together[name].low == pytest.approx(alone[name].low)
+            assert together[name].high == pytest.approx(alone[name].high)
 
 
 def test_bootstrap_agrees_with_a_plain_loop():

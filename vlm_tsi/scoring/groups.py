@@ -28,6 +28,8 @@ from vlm_tsi.timeline import Utterance
 
 Pool = Literal["micro", "macro"]
 RESAMPLES = 2000
+_AT_ONCE = 4_000_000
+"""Draw counts that are held at once (32 MB)."""
 KIND_SCORES = ("trace", "s_a", "s_t", "s_start", "s_end", "s_overlap", "recall")
 
 
@@ -106,14 +108,28 @@ def by_group(result: TraceResult, groups: Mapping[str, str]) -> dict[str, dict[s
 
 
 def intervals(
-    result: HasSums, *, pool: Pool = "micro", resamples: int = RESAMPLES, seed: int = 0
+    result: HasSums,
+    *,
+    pool: Pool = "micro",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    videos: Mapping[str, str] | None = None,
 ) -> dict[str, Interval]:
     """95% bootstrap intervals of one system's percentages, resampling whole videos.
 
     The order of the videos does not matter. No video at all gives 0 with an interval of no width.
+
+    Args:
+        result: the system's sums, by video_id.
+        pool: `micro` pools a resample's sums, `macro` averages the scores of its video_ids.
+        resamples: how many.
+        seed: of the resampling.
+        videos: video_id -> the whole video it is from, which is drawn as one (default: itself).
     """
-    sums = sums_array(result.per_video[v] for v in sorted(result.per_video))
-    value, samples = _bootstrap(sums, result.params, pool, resamples, seed)
+    ids = sorted(result.per_video)
+    sums = sums_array(result.per_video[v] for v in ids)
+    draw = _Draws(_owners(ids, videos), resamples, seed)
+    value, samples = _bootstrap(sums, result.params, pool, draw)
     return {name: _interval(value[name], samples[name]) for name in SCORES}
 
 
@@ -124,6 +140,7 @@ def compare(
     pool: Pool = "micro",
     resamples: int = RESAMPLES,
     seed: int = 0,
+    videos: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Paired bootstrap of two systems: both are resampled by the same videos.
 
@@ -135,6 +152,7 @@ def compare(
         pool: `micro` pools a resample's videos, `macro` averages their scores.
         resamples: how many.
         seed: of the resampling.
+        videos: video_id -> the whole video it is from, which is drawn as one (default: itself).
 
     Raises:
         UserError: the two share no video.
@@ -146,9 +164,9 @@ def compare(
     if not shared:
         raise UserError("comparison", "the two share no video", "score both on the same videos")
     sides = [sums_array(r.per_video[v] for v in shared) for r in (first, second)]
-    params = first.params
+    params, draw = first.params, _Draws(_owners(shared, videos), resamples, seed)
     (value_a, samples_a), (value_b, samples_b) = (
-        _bootstrap(sums, params, pool, resamples, seed) for sums in sides
+        _bootstrap(sums, params, pool, draw) for sums in sides
     )
     each_a, each_b = (scores_from_sums(sums, params) for sums in sides)
     return Comparison(
@@ -167,19 +185,48 @@ def _wins(differences: np.ndarray) -> Wins:
     return Wins(first, second, len(differences) - first - second)
 
 
+def _owners(ids: Sequence[str], videos: Mapping[str, str] | None) -> np.ndarray:
+    """[I] which whole video each id is from, numbered 0..W-1 in order of name."""
+    names = [v if videos is None else videos.get(v, v) for v in ids]
+    number = {name: k for k, name in enumerate(sorted(set(names)))}
+    return np.array([number[name] for name in names], dtype=int)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """Whole videos drawn with replacement; the same draws for the same owners and seed."""
+
+    owners_I: np.ndarray
+    resamples: int
+    seed: int
+
+    def sums(self, rows_IK: np.ndarray) -> np.ndarray:
+        """[R, K]: the rows of each resample's videos, added up."""
+        by_video = np.zeros((int(self.owners_I.max()) + 1, rows_IK.shape[1]))
+        np.add.at(by_video, self.owners_I, rows_IK)
+        n_videos, rng = len(by_video), np.random.default_rng(self.seed)
+        block = max(1, _AT_ONCE // n_videos)  # resamples at once; their size changes no draw
+        sizes = [min(block, self.resamples - i) for i in range(0, self.resamples, block)]
+        even = [1 / n_videos] * n_videos
+        return np.concatenate([rng.multinomial(n_videos, even, n) @ by_video for n in sizes])
+
+
 def _bootstrap(
-    sums: np.ndarray, params: TraceParams, pool: Pool, resamples: int, seed: int
+    sums_IK: np.ndarray, params: TraceParams, pool: Pool, draw: _Draws
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The value, and one value for each resample; videos [V] are drawn with replacement."""
-    n_videos = len(sums)
-    if not n_videos:
-        return {n: np.zeros(()) for n in SCORES}, {n: np.zeros(resamples) for n in SCORES}
-    draws = np.random.default_rng(seed).multinomial(n_videos, [1 / n_videos] * n_videos, resamples)
+    """The value, and one value for each resample [R]."""
+    if not len(sums_IK):
+        return {n: np.zeros(()) for n in SCORES}, {n: np.zeros(draw.resamples) for n in SCORES}
     if pool == "micro":
-        return scores_from_sums(sums.sum(axis=0), params), scores_from_sums(draws @ sums, params)
-    each = scores_from_sums(sums, params)
+        return (
+            scores_from_sums(sums_IK.sum(axis=0), params),
+            scores_from_sums(draw.sums(sums_IK), params),
+        )
+    each = scores_from_sums(sums_IK, params)
     means = {name: x.mean() for name, x in each.items()}
-    return means, {name: draws @ x / n_videos for name, x in each.items()}
+    columns_IK = np.stack([*each.values(), np.ones(len(sums_IK))], axis=1)
+    totals_RK = draw.sums(columns_IK)
+    return means, {name: totals_RK[:, k] / totals_RK[:, -1] for k, name in enumerate(each)}
 
 
 def _interval(value: np.ndarray, samples: np.ndarray) -> Interval:
