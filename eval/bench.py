@@ -28,6 +28,8 @@ from vlm_tsi.files import writable_folder, write_json
 SECTIONS = {
     "decode": "eval.bench_decode",
     "store": "eval.bench_store",
+    "scoring": "eval.bench_scoring",
+    "datapoints": "eval.bench_datapoints",
 }
 """Section -> module with `rows(bench: Bench) -> list[Row]`. A new section is one line here."""
 
@@ -36,12 +38,15 @@ def measure(names: Sequence[str], smoke: bool) -> dict[str, Any]:
     """Run sections and gather what they measured."""
     console = Console(stderr=True)
     sections: dict[str, list[dict[str, Any]]] = {}
+    notes: dict[str, list[str]] = {}
     for name in names:
         console.print(f"{name} …", style="bold")
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            found: list[Row] = import_module(SECTIONS[name]).rows(Bench(Path(folder), smoke))
+            bench = Bench(Path(folder), smoke)
+            found: list[Row] = import_module(SECTIONS[name]).rows(bench)
         sections[name] = [asdict(row) | {"missed": row.missed} for row in found]
-    return {"smoke": smoke, "machine": machine(), "sections": sections}
+        notes[name] = bench.notes
+    return {"smoke": smoke, "machine": machine(), "sections": sections, "notes": notes}
 
 
 def machine() -> dict[str, Any]:
@@ -69,6 +74,8 @@ def show(result: dict[str, Any], console: Console) -> None:
                 style="red" if row["missed"] else "",
             )
         console.print(table)
+        for line in result["notes"][name]:
+            console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print("ratio: how many times ours is as good as the peer, median of paired rounds")
 
 

@@ -7,7 +7,7 @@ does falls on all of them; a row's ratio is above 1 where ours is better.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -17,10 +17,14 @@ Sides = dict[str, Callable[[], object]]
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """How to measure: a scratch folder, and whether only to show that it runs."""
+    """How to measure: a scratch folder, and whether only to show that it runs.
+
+    `notes` takes lines that are shown beside the rows: where the time goes, what was left out.
+    """
 
     folder: Path
     smoke: bool = False
+    notes: list[str] = field(default_factory=list)
 
     @property
     def rounds(self) -> int:

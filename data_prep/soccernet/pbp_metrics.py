@@ -77,7 +77,8 @@ def paired(
     """Differences of accuracy on the same matches: mean, spread and standard error.
 
     Args:
-        ours, theirs: match -> scores and labels; the same matches, two or more.
+        ours: match -> scores and labels, two matches or more.
+        theirs: the same matches of the other classifier.
     """
     by_match = {
         name: round(measured(*pair)["accuracy"] - measured(*theirs[name])["accuracy"], 6)

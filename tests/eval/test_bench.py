@@ -17,14 +17,14 @@ def test_every_section_runs_and_tells_of_it_in_json(tmp_path: Path, capsys) -> N
     assert bench.main(["--smoke", "--out", str(tmp_path / "b.json")]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told == json.loads((tmp_path / "b.json").read_text())
-    assert list(told["sections"]) == ["decode", "store"]
+    assert list(told["sections"]) == ["decode", "store", "scoring", "datapoints"]
     names = [r["name"] for r in told["sections"]["decode"]]
     for kind in ("398x224", "1280x720"):
         assert {f"{kind} / decoding only", f"{kind} / each frame preprocessed"} <= set(names)
     rows = [r for section in told["sections"].values() for r in section]
     assert all(r["ours"] > 0 and r["peer"] > 0 and r["ratio"] > 0 for r in rows)
     assert all(r["ours"] >= r["ours_p95"] and r["peer"] >= r["peer_p95"] for r in rows)
-    assert {r["target"] for r in rows} == {0.9, 5.0, 50.0, None}
+    assert {r["target"] for r in rows} == {0.9, 5.0, 50.0, 12.0, 2.5, 2.0, 1.0, None}
 
 
 def test_a_missed_target_fails_only_where_it_is_checked(monkeypatch, capsys) -> None:
@@ -39,7 +39,9 @@ def test_a_missed_target_fails_only_where_it_is_checked(monkeypatch, capsys) -> 
 
 def test_an_unknown_section_is_one_line(capsys) -> None:
     assert bench.main(["decoding"]) == 2
-    assert "no such section; use one of decode, store" in capsys.readouterr().err
+    assert (
+        "no such section; use one of decode, store, scoring, datapoints" in capsys.readouterr().err
+    )
 
 
 def test_each_round_runs_every_side_in_turning_order(monkeypatch) -> None:

@@ -65,12 +65,13 @@ class SentenceEmbedder:
         known = self._cache.read() if self._cache else {}
         missing = sorted(set(texts) - known.keys(), key=lambda t: (len(t), t))
         if missing:
-            known = {**known, **dict(zip(missing, self._encode(missing), strict=True))}
+            known = {**known, **dict(zip(missing, self.encode(missing), strict=True))}
             if self._cache:
                 self._cache.write(known)
         return np.stack([known[t] for t in texts]) if texts else np.zeros((0, 0), np.float32)
 
-    def _encode(self, texts: list[str]) -> np.ndarray:
+    def encode(self, texts: list[str]) -> np.ndarray:
+        """Embed texts as they are given: no text twice is spared, nothing is remembered."""
         if self._model is None:
             self._model = _load(self.source, self.is_local, self.device)
         return self._model.encode(
