@@ -24,7 +24,8 @@ from eval.tglg import COLUMNS
 from vlm_tsi.errors import Parser, UserError, command
 from vlm_tsi.files import check_target, write_json
 from vlm_tsi.scoring.groups import RESAMPLES, Comparison, Wins, compare
-from vlm_tsi.scoring.trace_score import TOLERANCE, Pair, TraceParams, combine
+from vlm_tsi.scoring.params import TOLERANCE, TraceParams
+from vlm_tsi.scoring.trace_score import Pair, combine
 from vlm_tsi.scoring.whole_videos import whole_video
 
 CHANGES = 20

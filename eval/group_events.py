@@ -21,7 +21,7 @@ from data_prep.common.report import Tally
 from data_prep.soccernet.halves import match_of
 from eval.group_sources import Grouping, Span
 from vlm_tsi.errors import UserError
-from vlm_tsi.scoring.trace_score import TOLERANCE
+from vlm_tsi.scoring.params import TOLERANCE
 
 LABELS_FILE = "Labels-v2.json"
 NEAR_EVENT = 5.0

@@ -24,7 +24,7 @@ from data_prep.holoassist.videos import PUBLISHED_NAME, TASK_GROUPS
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_text
 from vlm_tsi.published import csv_rows, csv_seconds
-from vlm_tsi.scoring.trace_score import TOLERANCE
+from vlm_tsi.scoring.params import TOLERANCE
 
 NO_TASK, NO_GROUP = "no task type known", "task in none of the paper's five groups"
 NOT_A_VIDEO, NO_NAME, TWICE = "record is no object", "name missing", "name stands twice"

@@ -43,12 +43,12 @@ from vlm_tsi.files import check_target, write_json
 from vlm_tsi.published import read_predictions
 from vlm_tsi.scoring.embed import PAPER_EMBEDDER, find_embedder
 from vlm_tsi.scoring.groups import StoredSums, compare, intervals
+from vlm_tsi.scoring.params import TraceParams
 from vlm_tsi.scoring.sensitivity import remembered
 from vlm_tsi.scoring.split import split
 from vlm_tsi.scoring.trace_score import (
     SCORES,
     Embed,
-    TraceParams,
     TraceResult,
     VideoSums,
     group_by_video,

@@ -14,8 +14,9 @@ from rich.console import Console
 
 from vlm_tsi.errors import UserError
 from vlm_tsi.scoring.failures import KINDS, FailureRules, Failures
+from vlm_tsi.scoring.params import TraceParams
 from vlm_tsi.scoring.sensitivity import AXES, Sensitivity
-from vlm_tsi.scoring.trace_score import TraceParams, TraceResult
+from vlm_tsi.scoring.trace_score import TraceResult
 
 NAMES = {
     "delayed_start": "delayed start",

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from vlm_tsi.errors import UserError
 from vlm_tsi.files import read_object
 from vlm_tsi.scoring.groups import StoredSums
-from vlm_tsi.scoring.trace_score import TOLERANCE, Pair, TraceParams, VideoSums
+from vlm_tsi.scoring.params import TOLERANCE, TraceParams
+from vlm_tsi.scoring.trace_score import Pair, VideoSums
 
 _MEND = "make the file again with `python -m eval.tglg … --out`"
 _T = TypeVar("_T")

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from vlm_tsi.errors import UserError
 from vlm_tsi.published import read_predictions, read_references
 from vlm_tsi.scoring.groups import RESAMPLES
-from vlm_tsi.scoring.trace_score import Overlap, SwapRule, TraceParams, UnknownVideos
+from vlm_tsi.scoring.params import Overlap, SwapRule, TraceParams, UnknownVideos
 from vlm_tsi.timeline import Generated, Timeline, Utterance
 
 CHOICES = {"overlap": Overlap, "swap_rule": SwapRule, "unknown_videos": UnknownVideos}

@@ -41,14 +41,9 @@ from vlm_tsi.scoring.content import content_accuracy
 from vlm_tsi.scoring.embed import PAPER_EMBEDDER, SentenceEmbedder, find_embedder
 from vlm_tsi.scoring.failures import find_failures
 from vlm_tsi.scoring.groups import by_kind, intervals
+from vlm_tsi.scoring.params import TraceParams
 from vlm_tsi.scoring.sensitivity import remembered, sensitivity
-from vlm_tsi.scoring.trace_score import (
-    TraceParams,
-    TraceResult,
-    group_by_video,
-    references_of,
-    score,
-)
+from vlm_tsi.scoring.trace_score import TraceResult, group_by_video, references_of, score
 from vlm_tsi.scoring.whole_videos import source_of, whole_video
 from vlm_tsi.timeline import Generated, Timeline
 

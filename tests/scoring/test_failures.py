@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.reference.hash_embedder import hash_embed
 from vlm_tsi.scoring.failures import KINDS, FailureRules, find_failures
-from vlm_tsi.scoring.trace_score import TraceParams, score
+from vlm_tsi.scoring.params import TraceParams
+from vlm_tsi.scoring.trace_score import score
 from vlm_tsi.timeline import Generated, Utterance
 
 Spans = list[tuple[float, float, str]]

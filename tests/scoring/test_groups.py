@@ -9,7 +9,8 @@ from tests.reference.hash_embedder import hash_embed
 from vlm_tsi.errors import UserError
 from vlm_tsi.scoring import groups
 from vlm_tsi.scoring.groups import StoredSums, by_group, by_kind, compare, intervals, pooled
-from vlm_tsi.scoring.trace_score import SCORES, TraceParams, TraceResult, score, scores_from_sums
+from vlm_tsi.scoring.params import TraceParams
+from vlm_tsi.scoring.trace_score import SCORES, TraceResult, score, scores_from_sums
 from vlm_tsi.scoring.whole_videos import whole_video
 from vlm_tsi.timeline import Generated, Utterance
 

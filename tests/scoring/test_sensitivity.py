@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference.hash_embedder import hash_embed
+from vlm_tsi.scoring.params import TraceParams
 from vlm_tsi.scoring.sensitivity import ALPHAS, AXES, SHOWN, remembered, sensitivity
-from vlm_tsi.scoring.trace_score import TraceParams, score
+from vlm_tsi.scoring.trace_score import score
 from vlm_tsi.timeline import Generated, Utterance
 
 WORDS = ["red", "blue", "lamp", "left", "right"]

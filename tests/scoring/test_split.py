@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.reference.hash_embedder import hash_embed
 from tests.reference.trace_reference import overlap_score
 from vlm_tsi.scoring.groups import by_group, pooled
+from vlm_tsi.scoring.params import TraceParams
 from vlm_tsi.scoring.split import split
-from vlm_tsi.scoring.trace_score import SCORES, TraceParams, score
+from vlm_tsi.scoring.trace_score import SCORES, score
 from vlm_tsi.timeline import Generated, Utterance
 
 TEXTS = ["red lamp", "blue lamp", "goal", ""]

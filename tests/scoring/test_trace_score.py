@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 
 from tests.reference.hash_embedder import hash_embed, hash_similarity
 from tests.reference.trace_reference import trace_reference
-from vlm_tsi.scoring.trace_score import (
-    SCORES,
-    TraceParams,
-    combine,
-    group_by_video,
-    references_of,
-    score,
-)
+from vlm_tsi.scoring.params import TraceParams
+from vlm_tsi.scoring.trace_score import SCORES, combine, group_by_video, references_of, score
 from vlm_tsi.timeline import Generated, Timeline, Utterance
 
 WORDS = ["red", "blue", "lamp", "left", "right", "on", "off"]

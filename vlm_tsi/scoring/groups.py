@@ -13,11 +13,10 @@ from typing import Literal, Protocol
 import numpy as np
 
 from vlm_tsi.errors import UserError
+from vlm_tsi.scoring.params import TOLERANCE, TraceParams
 from vlm_tsi.scoring.trace_score import (
     SCORES,
-    TOLERANCE,
     Pair,
-    TraceParams,
     TraceResult,
     VideoSums,
     combine,

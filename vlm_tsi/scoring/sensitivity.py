@@ -15,10 +15,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from vlm_tsi.scoring.groups import pooled
+from vlm_tsi.scoring.params import TraceParams
 from vlm_tsi.scoring.trace_score import (
     Embed,
     Pair,
-    TraceParams,
     TraceResult,
     VideoSums,
     overlap_seconds,

@@ -18,14 +18,8 @@ from typing import TypeVar
 import numpy as np
 
 from vlm_tsi.scoring.groups import StoredSums
-from vlm_tsi.scoring.trace_score import (
-    Pair,
-    TraceParams,
-    TraceResult,
-    VideoSums,
-    overlap_seconds,
-    times_of,
-)
+from vlm_tsi.scoring.params import TraceParams
+from vlm_tsi.scoring.trace_score import Pair, TraceResult, VideoSums, overlap_seconds, times_of
 from vlm_tsi.timeline import Generated, Utterance
 
 K = TypeVar("K", bound=Hashable)
