@@ -68,7 +68,7 @@ def failure_values(result: TraceResult, failures: Failures) -> dict[str, Any]:
             "early_starts": failures.early_starts,
         },
         "pairs": [
-            {**asdict(pair), "failures": list(kinds)}
+            {**pair._asdict(), "failures": list(kinds)}
             for pair, kinds in zip(result.pairs, failures.pairs, strict=True)
         ],
         "unmatched": [{**asdict(u), "failures": list(u.failures)} for u in failures.unmatched],

@@ -62,7 +62,7 @@ def _build(kind: type[_T], record: Any, where: str) -> _T:
     """One of our values from its JSON object; other names in it are passed over."""
     if not isinstance(record, dict):
         raise UserError(where, "not a JSON object", _MEND)
-    names = {f.name: f.type for f in fields(kind)}  # type: ignore[arg-type]
+    names = kind.__annotations__
     for name, wanted in names.items():
         if not _fits(record.get(name), wanted):
             problem = f"{name} is {record[name]!r:.60}" if name in record else f"{name} is missing"

@@ -157,7 +157,7 @@ def evaluate(
     if args.content_words:
         words = {w.strip() for w in args.content_words.split(",") if w.strip()}
         report["content_accuracy"] = asdict(content_accuracy(result.pairs, words))
-    report["per_video"] = {v: {**asdict(s), **scores[v]} for v, s in result.per_video.items()}
+    report["per_video"] = {v: {**s._asdict(), **scores[v]} for v, s in result.per_video.items()}
     report |= failure_values(
         result, find_failures(result, references, generated, rules_of(args))
     )  # fmt: skip

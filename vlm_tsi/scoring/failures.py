@@ -33,7 +33,8 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from vlm_tsi.scoring.params import TOLERANCE
-from vlm_tsi.scoring.trace_score import Pair, TraceResult, overlap_seconds, times_of
+from vlm_tsi.scoring.spans import overlap_seconds, times_of
+from vlm_tsi.scoring.trace_score import Pair, TraceResult
 from vlm_tsi.timeline import Generated, Utterance
 
 KINDS = ("delayed_start", "premature_cutoff", "over_extended", "overlap", "missed", "extra")

@@ -10,20 +10,19 @@ import itertools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vlm_tsi.scoring.groups import pooled
 from vlm_tsi.scoring.params import TraceParams
+from vlm_tsi.scoring.spans import overlap_seconds, times_of
 from vlm_tsi.scoring.trace_score import (
     Embed,
     Pair,
     TraceResult,
     VideoSums,
-    overlap_seconds,
     score,
-    times_of,
 )
 from vlm_tsi.timeline import Generated, Utterance
 
@@ -110,7 +109,7 @@ class _Aligned:
 
     def __init__(self, result: TraceResult, generated: Mapping[str, Sequence[Generated]]) -> None:
         each = result.per_video.values()
-        self.total = VideoSums(*(sum(getattr(s, f.name) for s in each) for f in fields(VideoSums)))
+        self.total = VideoSums(*map(sum, zip(*each, strict=True)))
         pairs = result.pairs
         self.start = np.array([abs(p.ref_start - p.gen_start) for p in pairs])
         self.end = np.array([abs(p.ref_end - p.gen_end) for p in pairs])
@@ -122,7 +121,7 @@ class _Aligned:
         start, end, overlap = (
             float(np.exp(-x / tau_pen).sum()) for x in (self.start, self.end, self.overlap)
         )
-        return replace(self.total, start=start, end=end, overlap=overlap)
+        return self.total._replace(start=start, end=end, overlap=overlap)
 
 
 def _overlaps(result: TraceResult, generated: Mapping[str, Sequence[Generated]]) -> np.ndarray:

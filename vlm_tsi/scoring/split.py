@@ -19,7 +19,8 @@ import numpy as np
 
 from vlm_tsi.scoring.groups import StoredSums
 from vlm_tsi.scoring.params import TraceParams
-from vlm_tsi.scoring.trace_score import Pair, TraceResult, VideoSums, overlap_seconds, times_of
+from vlm_tsi.scoring.spans import overlap_seconds, times_of
+from vlm_tsi.scoring.trace_score import Pair, TraceResult, VideoSums
 from vlm_tsi.timeline import Generated, Utterance
 
 K = TypeVar("K", bound=Hashable)
@@ -47,12 +48,12 @@ def split(
     pairs: dict[str, list[Pair]] = {video_id: [] for video_id in result.per_video}
     for pair in result.pairs:
         pairs[pair.video_id].append(pair)
-    rows: dict[K, dict[str, list[list[float]]]] = {}
+    rows: dict[K, dict[str, list[VideoSums]]] = {}
     for video_id in sorted(pairs):
         sides = references.get(video_id, ()), generated.get(video_id, ())
         for one, sums in _parts(*sides, pairs[video_id], result.params):
             for group in groups_of(video_id, one.start, one.end):
-                rows.setdefault(group, {}).setdefault(video_of(video_id), []).append(sums.as_row())
+                rows.setdefault(group, {}).setdefault(video_of(video_id), []).append(sums)
     return {
         group: StoredSums(result.params, {v: _added(videos[v]) for v in sorted(videos)})
         for group, videos in rows.items()
@@ -81,6 +82,6 @@ def _pair_sums(p: Pair) -> VideoSums:
     return VideoSums(1, 1, 1, 1, p.semantic, p.start, p.end, p.overlap)
 
 
-def _added(rows: Sequence[Sequence[float]]) -> VideoSums:
+def _added(rows: Sequence[VideoSums]) -> VideoSums:
     total = np.array(rows).sum(axis=0).tolist()
     return VideoSums(*map(int, total[:4]), *total[4:])

@@ -15,18 +15,19 @@ precision: which of them are matched is arbitrary, and they are discarded beyond
 Where the paper and its released code differ, the paper is the default. For parity with the
 code: `overlap="matched"`, `swap_rule="new_pairs"`, `max_passes=5`, `unknown_videos="ignore"`.
 
-Shape suffixes: N references, M generated, P matched pairs, D embedding size.
+Shape suffixes: N utterances of all videos, V videos, P matched pairs.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
-from vlm_tsi.scoring.params import TOLERANCE, TraceParams
+from vlm_tsi.scoring.alignment import Aligned, align
+from vlm_tsi.scoring.params import TraceParams
+from vlm_tsi.scoring.spans import Spans, flat_spans, overlap_seconds
 from vlm_tsi.timeline import Generated, Timeline, Utterance, iter_eval
 
 Embed = Callable[[list[str]], np.ndarray]
@@ -35,8 +36,7 @@ SCORES = ("trace", "s_a", "s_t", "s_start", "s_end", "s_overlap", "f1", "precisi
 """Names of the percentages, Table 2's columns first."""
 
 
-@dataclass(frozen=True, slots=True)
-class VideoSums:
+class VideoSums(NamedTuple):
     """What one video adds to every score: counts, and sums over its pairs or utterances."""
 
     n_ref: int = 0
@@ -48,13 +48,8 @@ class VideoSums:
     end: float = 0.0
     overlap: float = 0.0
 
-    def as_row(self) -> list[float]:
-        """The sums in the order of the fields, for `scores_from_sums`."""
-        return [float(getattr(self, f.name)) for f in fields(self)]
 
-
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """One aligned pair; indices count within the video as given, scores lie in 0..1."""
 
     video_id: str
@@ -142,19 +137,19 @@ def score(
     params = params or TraceParams()
     unknown = tuple(sorted(v for v, said in generated.items() if said and v not in references))
     counted = [*references, *(unknown if params.unknown_videos == "count" else ())]
-    videos = {v: (references.get(v, ()), generated.get(v, ())) for v in counted}
-    vectors = _Vectors([u.text for sides in videos.values() for s in sides for u in s], embed)
-    pairs: list[Pair] = []
-    per_video: dict[str, VideoSums] = {}
-    for video_id, (refs, gens) in videos.items():
-        if refs or gens:
-            per_video[video_id] = _score_video(video_id, refs, gens, vectors, params, pairs)
+    heard = [v for v in counted if references.get(v) or generated.get(v)]
+    told, said = ([side.get(v, ()) for v in heard] for side in (references, generated))
+    ids, vectors = _vectors({u.text for side in (told, said) for us in side for u in us}, embed)
+    refs, gens = flat_spans(told, ids), flat_spans(said, ids)
+    scored = _Scored(refs, gens, align(refs, gens, vectors, params), params)
+    sums = scored.sums()
     notes = _warn_unknown(unknown, params)
-    sums = sums_array(per_video.values())
     micro = {k: float(v) for k, v in scores_from_sums(sums.sum(axis=0), params).items()}
     each = scores_from_sums(sums, params)
     macro = {k: float(v.mean()) if len(v) else 0.0 for k, v in each.items()}
-    return TraceResult(params, per_video, tuple(pairs), unknown, micro, macro, notes)
+    per_video = dict(zip(heard, _rows(sums), strict=True))
+    pairs = scored.pairs(heard, list(ids))
+    return TraceResult(params, per_video, pairs, unknown, micro, macro, notes)
 
 
 def _warn_unknown(unknown: Sequence[str], params: TraceParams) -> tuple[str, ...]:
@@ -167,144 +162,64 @@ def _warn_unknown(unknown: Sequence[str], params: TraceParams) -> tuple[str, ...
     return (note,)
 
 
-class _Vectors:
-    """Unit vectors of all texts; equal texts share one id, hence a similarity of exactly 1."""
-
-    def __init__(self, texts: list[str], embed: Embed) -> None:
-        self.ids = {text: i for i, text in enumerate(sorted(set(texts)))}
-        if not self.ids:
-            return
-        vectors = np.asarray(embed(list(self.ids)), dtype=np.float64)
-        if vectors.ndim != 2 or len(vectors) != len(self.ids):
-            raise ValueError(f"embed gave shape {vectors.shape} for {len(self.ids)} texts")
-        if not np.isfinite(vectors).all():
-            raise ValueError("embed gave values that are not finite")
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        self.vectors = vectors / np.where(norms > 0, norms, 1)
-
-    def similarity(self, refs: Sequence[str], gens: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Equation 7, [N, M] within 0..1, and where the texts are equal."""
-        rows = np.array([self.ids[t] for t in refs])
-        cols = np.array([self.ids[t] for t in gens])
-        same_NM = rows[:, None] == cols[None, :]
-        similar_NM = (1 + self.vectors[rows] @ self.vectors[cols].T) / 2
-        return np.where(same_NM, 1.0, np.clip(similar_NM, 0.0, 1.0)), same_NM
+def _vectors(texts: set[str], embed: Embed) -> tuple[dict[str, int], np.ndarray]:
+    """Each text's id, in the order of the texts, and unit vectors by id."""
+    ids = {text: i for i, text in enumerate(sorted(texts))}
+    if not ids:
+        return ids, np.zeros((0, 0))
+    vectors = np.asarray(embed(list(ids)), dtype=np.float64)
+    if vectors.ndim != 2 or len(vectors) != len(ids):
+        raise ValueError(f"embed gave shape {vectors.shape} for {len(ids)} texts")
+    if not np.isfinite(vectors).all():
+        raise ValueError("embed gave values that are not finite")
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return ids, vectors / np.where(norms > 0, norms, 1)
 
 
-def _score_video(
-    video_id: str,
-    refs: Sequence[Utterance],
-    gens: Sequence[Generated],
-    vectors: _Vectors,
-    params: TraceParams,
-    pairs: list[Pair],
-) -> VideoSums:
-    """Align one video, append its pairs, and return its sums."""
-    times_N2, times_M2 = times_of(refs), times_of(gens)
-    rows, cols, semantic = _align(refs, gens, vectors, params)
-    start, end = np.exp(-np.abs(times_N2[rows] - times_M2[cols]) / params.tau_pen).T
-    if params.overlap == "all":
-        every = np.exp(-overlap_seconds(times_M2) / params.tau_pen)
-        overlap = every[cols]
-    else:
-        every = overlap = np.exp(-overlap_seconds(times_M2[cols]) / params.tau_pen)
-    timing, _ = combine(0.0, start, end, overlap, params)
-    for i, j, *values in zip(rows, cols, semantic, start, end, overlap, timing, strict=True):
-        ref, gen = refs[i], gens[j]
-        times = (ref.start, ref.end, gen.start, gen.end)
-        pairs.append(
-            Pair(video_id, int(i), int(j), ref.text, gen.text, *times, *map(float, values))
-        )
-    counts = (len(refs), len(gens), len(rows), len(every))
-    return VideoSums(*counts, *(float(x.sum()) for x in (semantic, start, end, every)))
+class _Scored:
+    """An aligned set with the scores of its pairs (Equations 12 to 16)."""
+
+    def __init__(self, refs: Spans, gens: Spans, found: Aligned, params: TraceParams) -> None:
+        self.refs, self.gens, self.found = refs, gens, found
+        gaps_P2 = np.abs(refs.times_N2[found.ref_P] - gens.times_N2[found.gen_P])
+        self.start_P, self.end_P = np.exp(-gaps_P2 / params.tau_pen).T
+        counted = slice(None) if params.overlap == "all" else found.gen_P
+        self.counted_video = gens.video_N[counted]
+        shared = overlap_seconds(gens.times_N2[counted], self.counted_video)
+        self.counted = np.exp(-shared / params.tau_pen)
+        self.overlap_P = self.counted[found.gen_P] if params.overlap == "all" else self.counted
+        self.timing_P, _ = combine(0.0, self.start_P, self.end_P, self.overlap_P, params)
+
+    def sums(self) -> np.ndarray:
+        """Each video's sums, [V, 8] in the order of `VideoSums`."""
+        where = self.refs.video_N[self.found.ref_P]
+        counts = (self.refs.video_N, self.gens.video_N, where, self.counted_video)
+        columns: list[tuple[np.ndarray, np.ndarray | None]] = [(video, None) for video in counts]
+        columns += [(where, x) for x in (self.found.semantic_P, self.start_P, self.end_P)]
+        columns += [(self.counted_video, self.counted)]
+        most = len(self.refs.counts)
+        return np.stack([np.bincount(v, x, most).astype(np.float64) for v, x in columns], axis=1)
+
+    def pairs(self, videos: list[str], texts: list[str]) -> tuple[Pair, ...]:
+        """The pairs, in the order of the videos and the references' starts."""
+        sides = ((self.refs, self.found.ref_P), (self.gens, self.found.gen_P))
+        names = [videos[v] for v in self.refs.video_N[self.found.ref_P].tolist()]
+        index = [side.index_N[p].tolist() for side, p in sides]
+        words = [[texts[i] for i in side.text_N[p].tolist()] for side, p in sides]
+        times = [x for side, p in sides for x in side.times_N2[p].T.tolist()]
+        scores = (self.found.semantic_P, self.start_P, self.end_P, self.overlap_P, self.timing_P)
+        columns = (names, *index, *words, *times, *(x.tolist() for x in scores))
+        return tuple(map(Pair._make, zip(*columns, strict=True)))
 
 
-def times_of(utterances: Sequence[Utterance] | Sequence[Generated]) -> np.ndarray:
-    """[N, 2] starts and ends in seconds."""
-    return np.array([(u.start, u.end) for u in utterances], dtype=np.float64).reshape(-1, 2)
-
-
-def overlap_seconds(times_M2: np.ndarray) -> np.ndarray:
-    """O_j of Equation 14: seconds that each utterance shares with each of the others."""
-    start, end = times_M2.T
-    shared_MM = np.minimum(end[:, None], end) - np.maximum(start[:, None], start)
-    np.maximum(shared_MM, 0, out=shared_MM)
-    np.fill_diagonal(shared_MM, 0)
-    return shared_MM.sum(axis=1)
-
-
-def _align(
-    refs: Sequence[Utterance], gens: Sequence[Generated], vectors: _Vectors, params: TraceParams
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Matched pairs B (Equation 9): reference indices, generated indices, similarities."""
-    if not refs or not gens:
-        return np.zeros(0, int), np.zeros(0, int), np.zeros(0)
-    order_N, order_M = _canonical(refs), _canonical(gens)
-    refs, gens = [refs[i] for i in order_N], [gens[j] for j in order_M]
-    similar_NM, same_NM = vectors.similarity([u.text for u in refs], [g.text for g in gens])
-    gaps = np.abs(times_of(refs)[:, None, :] - times_of(gens)[None, :, :]) / params.tau_time
-    near_NM, near_end_NM = np.exp(-gaps[..., 0]), np.exp(-gaps[..., 1])
-    cost_NM = -near_NM - TOLERANCE * (near_end_NM + same_NM)
-    rows, cols = linear_sum_assignment(cost_NM)
-    starts = (times_of(refs)[rows, 0], times_of(gens)[:, 0])
-    cols = _refine(similar_NM[rows], cols, starts, params)
-    kept = np.abs(starts[0] - starts[1][cols]) <= params.tau_win + TOLERANCE
-    rows, cols = rows[kept], cols[kept]
-    return order_N[rows], order_M[cols], similar_NM[rows, cols]
-
-
-def _canonical(utterances: Sequence[Utterance] | Sequence[Generated]) -> np.ndarray:
-    keys = [(u.start, u.end, u.text) for u in utterances]
-    return np.array(sorted(range(len(keys)), key=keys.__getitem__))
-
-
-def _refine(
-    similar_PM: np.ndarray,
-    cols_P: np.ndarray,
-    starts: tuple[np.ndarray, np.ndarray],
-    params: TraceParams,
-) -> np.ndarray:
-    """Swap pairs greedily, in order of reference start, while that is more alike (Eq. 8)."""
-    cols_P = cols_P.copy()
-    for _ in range(params.max_passes):
-        changed = False
-        for a in range(len(cols_P) - 1):
-            b = _next_swap(a, a + 1, similar_PM, cols_P, starts, params)
-            while b is not None:
-                cols_P[[a, b]] = cols_P[[b, a]]
-                changed = True
-                b = _next_swap(a, b + 1, similar_PM, cols_P, starts, params)
-        if not changed:
-            break
-    return cols_P
-
-
-def _next_swap(
-    a: int,
-    first: int,
-    similar_PM: np.ndarray,
-    cols_P: np.ndarray,
-    starts: tuple[np.ndarray, np.ndarray],
-    params: TraceParams,
-) -> int | None:
-    """The first pair from `first` on that pair `a` may and should swap with."""
-    others, cols, col = np.arange(first, len(cols_P)), cols_P[first:], cols_P[a]
-    gain = similar_PM[a, cols] + similar_PM[others, col]
-    gain = gain - similar_PM[a, col] - similar_PM[others, cols]
-    ref, gen = starts[0][first:], starts[1][cols]
-    ref_a, gen_a = starts[0][a], starts[1][col]
-    if params.swap_rule == "four":
-        latest = np.maximum(np.maximum(ref, gen), max(ref_a, gen_a))
-        spread = latest - np.minimum(np.minimum(ref, gen), min(ref_a, gen_a))
-    else:
-        spread = np.maximum(np.abs(ref_a - gen), np.abs(ref - gen_a))
-    good = np.flatnonzero((gain > TOLERANCE) & (spread <= params.tau_win + TOLERANCE))
-    return int(others[good[0]]) if len(good) else None
+def _rows(sums: np.ndarray) -> Iterator[VideoSums]:
+    counts, values = sums[:, :4].astype(int).tolist(), sums[:, 4:].tolist()
+    return (VideoSums(*c, *v) for c, v in zip(counts, values, strict=True))
 
 
 def sums_array(sums: Iterable[VideoSums]) -> np.ndarray:
     """Stack videos' sums, [videos, 8]."""
-    return np.array([s.as_row() for s in sums]).reshape(-1, len(fields(VideoSums)))
+    return np.array(list(sums), dtype=np.float64).reshape(-1, len(VideoSums._fields))
 
 
 def scores_from_sums(sums: np.ndarray, params: TraceParams) -> dict[str, np.ndarray]:
