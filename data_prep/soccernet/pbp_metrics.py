@@ -136,7 +136,7 @@ def calibration(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 def print_metrics(rows: Sequence[tuple[str, Mapping[str, Any]]], console: Console) -> None:
     """A table: a row for each result, with its confusion counts, in per cent."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("", no_wrap=True, overflow="ellipsis")
+    table.add_column("", overflow="fold")
     for head in ("n", "acc.", "prec.", "rec.", "F1", "TP", "FP", "FN", "TN"):
         table.add_column(head, justify="right", no_wrap=True, min_width=4)
     for name, result in rows:

@@ -108,10 +108,29 @@ def test_table_2(s_a, s_start, s_end, s_overlap, s_t, trace):
 
 def test_appendix_e_timing():
     """Printed start, end and overlap give the printed timing score (to the last digit)."""
-    printed = [(0.990, 0.914, 1, 0.962), (0.077, 0.079, 1, 0.263), (0.993, 0.049, 1, 0.617)]
-    printed += [(0.780, 0.718, 1, 0.799), (0.883, 0.722, 1, 0.842), (0.013, 0.005, 0.045, 0.016)]
+    printed = [
+        (0.007, 0, 0.041, 0.011), (0.993, 0.049, 1, 0.617), (0.009, 0, 0, 0.003),
+        (0.990, 0.914, 1, 0.962), (0.077, 0.079, 1, 0.263), (0.983, 0.056, 1, 0.616),
+        (0.981, 0.008, 1, 0.596), (0.780, 0.718, 1, 0.799), (0.058, 0, 0, 0.023),
+        (0.619, 0.407, 1, 0.611), (0.050, 0, 0.006, 0.021), (0.883, 0.722, 1, 0.842),
+        (0.018, 0.004, 0.005, 0.010), (0.013, 0.005, 0.045, 0.016), (0.699, 0.299, 1, 0.599),
+        (0.552, 0.824, 1, 0.751), (0.007, 0, 1, 0.203), (0.956, 0.031, 1, 0.595),
+        (0.711, 0.974, 1, 0.874), (0.847, 0.049, 1, 0.559),
+    ]  # fmt: skip
     for start, end, overlap, timing in printed:
         assert combine(0, start, end, overlap, TraceParams())[0] == pytest.approx(timing, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "moved, name, printed, digits",
+    [((5, 0), "start", 0.007, 3), ((0, -3), "end", 0.049, 2)],
+    ids=["begins 5 s late", "ends 3 s before the human"],
+)
+def test_appendix_e_seconds_give_the_printed_scores(moved, name, printed, digits):
+    """The two examples whose text tells the seconds (whole ones, so the scores are near)."""
+    said = [(20.0 + moved[0], 30.0 + moved[1], "red")]
+    (pair,) = run({"a": [(20.0, 30.0, "red")]}, {"a": said}).pairs
+    assert getattr(pair, name) == pytest.approx(printed, abs=10**-digits)
 
 
 SPANS: Spans = {
