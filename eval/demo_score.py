@@ -5,8 +5,6 @@ Input: what both schemes said on the held-out clips. Output: `result.json`, `rep
 Invariant: every number in them comes from the files of this run.
 """
 
-import importlib.metadata
-import platform
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -20,18 +18,21 @@ from data_prep.worlds import WORLDS as WORLD_OBJECTS
 from eval.demo_plan import CAPABILITY, SCHEMES, WORLDS, Preset
 from eval.demo_steps import Steps
 from eval.demo_stream import Job, Place, spoken_by_video, test_jobs
+from eval.making import versions
 from eval.picture import timeline_png
-from eval.report import write_report
-from eval.report_data import COLUMNS, LABELS, DemoRun, Interval, Sweep, VideoView
+from eval.report_data import COLUMNS, LABELS, Interval, Report, Sweep, System, VideoView
+from eval.report_page import write_report
+from eval.report_runs import latency_in, outcomes_of
+from eval.score_details import failure_values
 from vlm_tsi.files import read_json, read_jsonl, write_json
 from vlm_tsi.scoring.content import content_accuracy
 from vlm_tsi.scoring.embed import SentenceEmbedder, find_embedder
-from vlm_tsi.scoring.groups import by_kind, compare
+from vlm_tsi.scoring.failures import find_failures
+from vlm_tsi.scoring.groups import by_kind, compare, intervals
 from vlm_tsi.scoring.trace_score import TraceResult, references_of, score
 from vlm_tsi.streaming.protocol import evaluation_window
 from vlm_tsi.timeline import Timeline, read_timelines
 
-PACKAGES = ("vlm-tsi", "torch", "transformers", "peft", "accelerate", "av", "sentence-transformers")
 PAPERS_EMBEDDER = "all-mpnet-base-v2"
 
 
@@ -66,6 +67,26 @@ class Scored:
         """Kind -> scheme -> scores."""
         split = {s: by_kind(self.results[s], self.references) for s in SCHEMES}
         return {kind: {s: split[s][kind] for s in SCHEMES} for kind in split["tsi"]}
+
+    def systems(self, jobs: dict[tuple[str, str], Job]) -> dict[str, System]:
+        """What the page shows of each scheme beside its scores."""
+        return {s: self.system(s, Path(jobs[self.world, s].out).parent) for s in SCHEMES}
+
+    def system(self, scheme: str, folder: Path) -> System:
+        """One scheme; its latencies are in its folder."""
+        result = self.results[scheme]
+        failures = find_failures(result, self.references, self.spoken[scheme])
+        found = failure_values(result, failures)
+        scores = {n: Interval(x.value, x.low, x.high) for n, x in intervals(result).items()}
+        sizes = (
+            [s.n_ref for s in result.per_video.values()],
+            [s.n_gen for s in result.per_video.values()],
+        )
+        counts = {"references": sum(sizes[0]), "generated": sum(sizes[1])}
+        return System(
+            scores, result.video_scores(), outcomes_of(found), found["failures"]["rules"],
+            failures.counts, counts, latency_in(folder),
+        )  # fmt: skip
 
     def views(self, count: int) -> list[VideoView]:
         """Timeline pictures of the first clips."""
@@ -111,7 +132,7 @@ def finish(
     result = result_json(steps, scored, embed, out, preset_name, seed)
     result |= {"seeds": dict(seeds)} if seeds else {}
     write_json(out / "result.json", result)
-    run = demo_run(steps, scored, embed, out, preset, result)
+    run = demo_run(steps, jobs, scored, embed, out, preset, result)
     notes = write_report(out / "report.html", run)
     timeline_png(out / "timeline.png", scored["signals"].views(1)[0])
     print_table(result, embed)
@@ -148,15 +169,16 @@ def result_json(
 
 def demo_run(
     steps: Steps,
+    jobs: dict[tuple[str, str], Job],
     scored: dict[str, Scored],
     embed: SentenceEmbedder,
     out: Path,
     preset: Preset,
     result: dict[str, Any],
-) -> DemoRun:
+) -> Report:
     """The report's values."""
     sweep = result["thresholds"]
-    return DemoRun(
+    return Report(
         scores={w: result[w] for w in WORLDS},
         differences={w: s.differences() for w, s in scored.items()},
         by_kind=result["by_kind"],
@@ -168,6 +190,7 @@ def demo_run(
         curves={"Training loss": curves(out)},
         commands=steps.commands,
         versions=versions(),
+        systems={w: s.systems(jobs) for w, s in scored.items()},
         seconds=steps.seconds,
         embedder=embed.name,
         notes=notes(scored, embed),
@@ -198,12 +221,6 @@ def curves(out: Path) -> dict[str, list[tuple[float, float]]]:
         if log.is_file():
             found[LABELS.get(stage, stage)] = [(r["step"], r["loss"]) for _, r in read_jsonl(log)]
     return found
-
-
-def versions() -> dict[str, str]:
-    """Versions of what the run used."""
-    found = {"python": platform.python_version()}
-    return found | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def print_table(result: dict[str, Any], embed: SentenceEmbedder) -> None:

@@ -1,10 +1,11 @@
 """The demo's streaming: choose the baseline's threshold on validation, then the test clips.
 
-Input: the two fine-tuned models, datapoints, the feature store. Output: what they said, as
-JSONL, and `thresholds.json`. Invariant: the test split is streamed once for each scheme, and
-only with a threshold chosen on validation.
+Input: the two fine-tuned models, datapoints, the feature store. Output: what they said and
+how fast, as `infer_stream.py` writes it, and `thresholds.json`. Invariant: the test split is
+streamed once for each scheme, and only with a threshold chosen on validation.
 """
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from eval.demo_steps import CORES, Steps, console
 from vlm_tsi.files import read_json, write_json
 from vlm_tsi.scoring.embed import find_embedder
 from vlm_tsi.scoring.trace_score import group_by_video, references_of, score
-from vlm_tsi.timeline import Generated, read_generated, read_timelines, write_generated
+from vlm_tsi.streaming.spool import SPOKEN
+from vlm_tsi.timeline import Generated, read_generated, read_timelines
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,11 @@ def stream_job(job: Job) -> None:
     import torch
 
     from vlm_tsi.streaming.batch import stream_datapoints
+    from vlm_tsi.streaming.outputs import write_batch
 
     torch.set_num_threads(1)
-    spoken = stream_datapoints(
+    began = time.monotonic()
+    done = stream_datapoints(
         job.model,
         job.datapoints,
         policy=job.scheme,  # type: ignore[arg-type]
@@ -61,7 +65,8 @@ def stream_job(job: Job) -> None:
         eager_close=job.eager_close,
         store=job.store,
     )
-    write_generated(job.out, spoken)
+    about = {"model": job.model, "timeline": job.datapoints}
+    write_batch(Path(job.out).parent, done, about, time.monotonic() - began)
 
 
 def stream_jobs(jobs: list[Job]) -> None:
@@ -73,11 +78,12 @@ def stream_jobs(jobs: list[Job]) -> None:
 
 def job(place: Place, world: str, split: str, scheme: str, threshold: float | None) -> Job:
     """The job of one scheme on one split."""
-    name = f"{world}-{split}-{scheme}" + (f"-{threshold:g}" if threshold is not None else "")
+    swept = f"-{threshold:g}" if split == "val" and threshold is not None else ""
+    name = f"{world}-{split}-{scheme}{swept}"
     return Job(
         model=str(place.out / scheme / "model"),
         datapoints=str(place.data / f"{world}-{split}" / "datapoints.jsonl"),
-        out=str(place.out / "spoken" / f"{name}.jsonl"),
+        out=str(place.out / "spoken" / name / SPOKEN),
         store=str(place.store),
         scheme=scheme,
         threshold=threshold,
@@ -122,7 +128,7 @@ def test_jobs(place: Place, chosen: dict[str, float]) -> dict[tuple[str, str], J
 def shown(done: Job) -> str:
     """The command that does a job alone."""
     threshold = f" --threshold {done.threshold:g}" if done.threshold is not None else ""
-    out = Path(done.out).with_suffix("")
+    out = Path(done.out).parent
     return (
         f"python infer_stream.py --timeline {done.datapoints} --model {done.model} "
         f"--store {done.store} --policy {done.scheme}{threshold} --out {out}"

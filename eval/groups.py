@@ -295,7 +295,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Read, score, split, write, print."""
     args = parser().parse_args(argv)
     check(args)
-    timelines = read_all_references(args.ref)
+    timelines, _ = read_all_references(args.ref)
     check_references(args.ref, references_of(timelines, args.all_assistant))
     predictions, in_several = read_all_predictions(args.pred)
     systems = [predictions]

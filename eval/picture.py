@@ -77,7 +77,7 @@ def _draw_frames(
 ) -> str | None:
     right = _x(view.duration, pps)
     count = max(2, round((right - _MARGIN) / (_THUMB * 1.25)))
-    pictures, note = thumbnails(view.video_path, view.duration, count, _THUMB * 2)
+    pictures, note = thumbnails(view.video_path, (0.0, view.duration), count, _THUMB * 2)
     slot = int((right - _MARGIN) / count) - 3
     for time, picture in pictures:
         image.paste(_fit(picture, slot, _THUMB), (int(_x(time, pps)), _MARGIN))

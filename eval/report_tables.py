@@ -1,6 +1,6 @@
 """The report's tables and curves as HTML.
 
-Input: parts of a `DemoRun`. Output: HTML strings. Invariant: every text is escaped; a
+Input: parts of a `Report`. Output: HTML strings. Invariant: every text is escaped; a
 missing or NaN number is a dash; the best number of a group (as printed) is bold.
 """
 
@@ -8,10 +8,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from eval.report_data import COLUMNS, Interval, Scores, Sweep, label
-from eval.report_layout import COLOURS
+from eval.report_data import COLUMNS, MEANING, Interval, Scores, Sweep, label
 
-_SERIES = ("var(--tsi)", "var(--turn)", COLOURS["green"], COLOURS["purple"], "var(--quiet)")
+_SERIES = tuple(f"var(--c{i})" for i in range(6))
 Points = Sequence[tuple[float, float]]
 
 
@@ -23,34 +22,54 @@ def number(value: float | None, digits: int = 1) -> str:
 def heading(column: str) -> str:
     """A column's heading, `S_start` with its subscript."""
     base, _, sub = COLUMNS.get(column, column.replace("_", " ")).partition("_")
-    return escape(base) + (f"<sub>{escape(sub)}</sub>" if sub else "")
+    text = escape(base) + (f"<sub>{escape(sub)}</sub>" if sub else "")
+    told = MEANING.get(column)
+    return f'<abbr title="{escape(told)}">{text}</abbr>' if told else text
 
 
-def score_table(groups: Mapping[str, Mapping[str, Scores]], first: str = "World") -> str:
-    """One group of rows for each key (world or kind), one row for each scheme."""
+def score_table(
+    groups: Mapping[str, Mapping[str, Scores]],
+    first: str = "World",
+    spans: Mapping[str, Mapping[str, Mapping[str, Interval]]] | None = None,
+) -> str:
+    """One group of rows for each key (world or kind), one row for each system.
+
+    `spans`: group -> system -> column -> interval, shown small below the number.
+    """
     columns = [c for c in COLUMNS if any(c in s for g in groups.values() for s in g.values())]
     head = "".join(f'<th class="num">{heading(c)}</th>' for c in columns)
-    body = "".join(_group(label(name), schemes, columns) for name, schemes in groups.items())
-    return _table(f"<th>{escape(first)}</th><th>System</th>{head}", body)
+    body = "".join(
+        _group(label(name), schemes, columns, (spans or {}).get(name, {}))
+        for name, schemes in groups.items()
+    )
+    return table(f"<th>{escape(first)}</th><th>System</th>{head}", body)
 
 
-def _group(name: str, schemes: Mapping[str, Scores], columns: list[str]) -> str:
+def _group(
+    name: str,
+    schemes: Mapping[str, Scores],
+    columns: list[str],
+    spans: Mapping[str, Mapping[str, Interval]],
+) -> str:
     rows = []
     for i, (scheme, scores) in enumerate(schemes.items()):
         lead = f'<th rowspan="{len(schemes)}" scope="rowgroup">{escape(name)}</th>' if not i else ""
-        cells = "".join(_cell(scores, schemes.values(), column) for column in columns)
+        around = spans.get(scheme, {})
+        cells = "".join(_cell(scores, schemes.values(), c, around.get(c)) for c in columns)
         rows.append(f'<tr>{lead}<th scope="row">{escape(label(scheme))}</th>{cells}</tr>')
     return f"<tbody>{''.join(rows)}</tbody>"
 
 
-def _cell(scores: Scores, peers: Iterable[Scores], column: str) -> str:
+def _cell(scores: Scores, peers: Iterable[Scores], column: str, span: Interval | None) -> str:
     printed = number(scores.get(column))
     values = [float(n) for s in peers if (n := number(s.get(column))) != "–"]
     is_best = printed != "–" and len(values) > 1 and float(printed) == max(values)
-    return f'<td class="num">{f"<b>{printed}</b>" if is_best else printed}</td>'
+    around = f'<small class="ci">{span.low:.1f} – {span.high:.1f}</small>' if span else ""
+    return f'<td class="num">{f"<b>{printed}</b>" if is_best else printed}{around}</td>'
 
 
-def _table(head: str, body: str) -> str:
+def table(head: str, body: str) -> str:
+    """A table that scrolls inside its own box where the page is narrow."""
     table = f"<table><thead><tr>{head}</tr></thead>{body}</table>"
     return f'<div class="scroll" tabindex="0">{table}</div>'
 
@@ -67,7 +86,7 @@ def difference_table(differences: Mapping[str, Mapping[str, Interval]]) -> str:
             rows.append(f"<tr>{lead}<th>{heading(column)}</th>{_difference(d, reach)}</tr>")
         body += f"<tbody>{''.join(rows)}</tbody>"
     heads = "<th>World</th><th>Score</th><th class='num'>Difference</th><th>95% interval</th>"
-    return _table(heads + "<th class='plot'>Turn-based better · TSI better</th>", body)
+    return table(heads + "<th class='plot'>Turn-based better · TSI better</th>", body)
 
 
 def _finite(d: Interval) -> bool:
@@ -102,7 +121,7 @@ def sweep_table(sweep: Sweep) -> str:
         mark = " <span class='tag'>chosen</span>" if is_chosen else ""
         name = f'<th class="num">{threshold:g}{mark}</th>'
         rows.append(f"<tr{' class=chosen' if is_chosen else ''}>{name}{cells}</tr>")
-    return _table(head, f"<tbody>{''.join(rows)}</tbody>")
+    return table(head, f"<tbody>{''.join(rows)}</tbody>")
 
 
 def seeds_table(seeds: Mapping[str, Mapping[str, Mapping[str, Scores]]]) -> str:
@@ -154,8 +173,8 @@ def chart(title: str, series: Mapping[str, Points]) -> str:
 
 
 def _colour(name: str, index: int) -> str:
-    fixed = {"tsi": _SERIES[0], "turn_based": _SERIES[1]}
-    return fixed.get(name, _SERIES[index % len(_SERIES)])
+    fixed = {"TSI": _SERIES[0], "Turn-based": _SERIES[1]}  # also in charts with other lines
+    return fixed.get(label(name), _SERIES[index % len(_SERIES)])
 
 
 def _path(line: Points, box: tuple[float, float, float, float]) -> str:

@@ -1,7 +1,7 @@
 """The report's page and its style sheet.
 
-Input: parts already escaped. Output: `PAGE`, a `string.Template`. Invariant: no script,
-no network, no outside font; colours follow the reader's light or dark setting.
+Input: parts already escaped. Output: `PAGE`, a `string.Template`. Invariant: no network, no
+outside font; colours follow the reader's light or dark setting.
 """
 
 from string import Template
@@ -9,12 +9,14 @@ from string import Template
 STYLE = """
 :root { color-scheme: light dark;
   --bg:#fbfaf8; --card:#fff; --ink:#23262b; --quiet:#5d636d; --line:#e3e1dc; --soft:#f2f0eb;
-  --ref:#59606b; --ref-bg:#e8eaee; --tsi:#0b6e99; --tsi-bg:#dcf0f8; --turn:#a35200;
-  --turn-bg:#fdebd7; --window:#fbf5e2; --good:#1f7a4d; --bad:#b3382c; }
+  --ref:#59606b; --ref-bg:#e8eaee; --c0:#0b6e99; --c0-bg:#dcf0f8; --c1:#a35200; --c1-bg:#fdebd7;
+  --c2:#2b7a3d; --c2-bg:#dff3e2; --c3:#7d3fb0; --c3-bg:#efe4f8; --c4:#b02a5f; --c4-bg:#fbe1ea;
+  --c5:#5f6b00; --c5-bg:#f0f2cf; --window:#fbf5e2; --good:#1f7a4d; --bad:#b3382c; }
 @media (prefers-color-scheme: dark) { :root {
   --bg:#16181c; --card:#1d2025; --ink:#e7e5e0; --quiet:#a3a8b1; --line:#343840; --soft:#262a31;
-  --ref:#b4bac5; --ref-bg:#343a45; --tsi:#6cc5ea; --tsi-bg:#123b4e; --turn:#f0a75c;
-  --turn-bg:#4a2f14; --window:#26282c; --good:#6fcf9a; --bad:#f08a7e; } }
+  --ref:#b4bac5; --ref-bg:#343a45; --c0:#6cc5ea; --c0-bg:#123b4e; --c1:#f0a75c; --c1-bg:#4a2f14;
+  --c2:#7ed492; --c2-bg:#1a3f23; --c3:#c79bf0; --c3-bg:#3b2352; --c4:#f08bb2; --c4-bg:#4d1a30;
+  --c5:#cbd456; --c5-bg:#393d0d; --window:#26282c; --good:#6fcf9a; --bad:#f08a7e; } }
 * { box-sizing:border-box }
 body { margin:0; background:var(--bg); color:var(--ink);
   font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif }
@@ -27,7 +29,7 @@ p { margin:6px 0 14px; max-width:74ch }
 .quiet { color:var(--quiet); font-size:.88rem } .note { color:var(--bad); font-size:.88rem;
   overflow-wrap:anywhere }
 .good { color:var(--good) } .bad { color:var(--bad) }
-.scroll { overflow-x:auto; max-width:100% } .scroll:focus-visible { outline:2px solid var(--tsi);
+.scroll { overflow-x:auto; max-width:100% } .scroll:focus-visible { outline:2px solid var(--c0);
   outline-offset:2px }
 table { border-collapse:collapse; font-size:.92rem; font-variant-numeric:tabular-nums;
   min-width:min(100%,640px); background:var(--card); border:1px solid var(--line) }
@@ -37,14 +39,50 @@ thead th { font-weight:550; color:var(--quiet); border-bottom:1px solid var(--li
 tbody th { font-weight:500 } tbody { border-top:1px solid var(--line) }
 tbody th[rowspan] { white-space:normal; min-width:9em; vertical-align:top }
 .num { text-align:right } b { font-weight:700 } sub { font-size:.75em; line-height:0 }
-tr.chosen { background:var(--tsi-bg) }
-.tag { font-size:.74rem; color:var(--tsi); border:1px solid; border-radius:99px; padding:1px 7px;
+tr.chosen { background:var(--c0-bg) }
+.tag { font-size:.74rem; color:var(--c0); border:1px solid; border-radius:99px; padding:1px 7px;
   margin-left:4px }
 .plot { width:220px; min-width:220px } th.plot { text-align:center }
 .interval { display:block; width:200px; height:16px; color:var(--quiet) }
 .interval path { stroke:currentColor; stroke-width:2 } .interval circle { fill:currentColor }
 .interval .zero { stroke:var(--line) }
-.interval.up { color:var(--tsi) } .interval.down { color:var(--turn) }
+.interval.up { color:var(--c0) } .interval.down { color:var(--c1) }
+abbr { text-decoration:none; cursor:help; border-bottom:1px dotted var(--quiet) }
+small.ci { display:block; color:var(--quiet); font-size:.78rem }
+.meaning { display:grid; grid-template-columns:max-content 1fr; gap:2px 14px; font-size:.9rem;
+  max-width:80ch; margin:8px 0 } .meaning dd { margin:0 } .meaning dt { font-weight:550 }
+nav { margin:14px 0 0; font-size:.9rem; display:flex; flex-wrap:wrap; gap:4px 16px }
+a { color:var(--c0) }
+.wide { display:grid; grid-template-columns:repeat(auto-fill,minmax(min(100%,420px),1fr));
+  gap:18px; max-width:1000px } .wide .chart { max-width:520px }
+.grid { stroke:var(--line); fill:none } .labels text { font-size:11px }
+.dots circle { fill:var(--k); opacity:.28 } .dots circle:hover { opacity:1 }
+.mark path { fill:var(--k); stroke:var(--card); stroke-width:1.2 }
+.mark .whisker { fill:none; stroke:var(--k); stroke-width:1.8 }
+.name { fill:var(--k); font-size:13px; font-weight:650; paint-order:stroke; stroke:var(--card);
+  stroke-width:4px; stroke-linejoin:round }
+.share { width:120px; min-width:90px; padding-left:0 }
+.share span { display:inline-block; height:10px; background:var(--k); border-radius:2px;
+  max-width:70px; vertical-align:middle; margin-right:6px }
+.share small { color:var(--quiet) } th.num[class*=" s"] { color:var(--k) }
+.controls { display:flex; flex-wrap:wrap; gap:10px 14px; align-items:end; margin:10px 0 }
+.controls[hidden],.pager[hidden] { display:none }
+.controls label { display:grid; gap:3px; font-size:.82rem; color:var(--quiet); min-width:0 }
+.controls input,.controls select,button { font:inherit; font-size:.9rem; color:var(--ink);
+  background:var(--card); border:1px solid var(--line); border-radius:6px; padding:5px 9px;
+  max-width:100% } .controls select { max-width:min(100%,260px) }
+button { cursor:pointer } button:disabled { opacity:.45; cursor:default }
+button:focus-visible,input:focus-visible,select:focus-visible { outline:2px solid var(--c0);
+  outline-offset:1px }
+.pager { display:flex; gap:12px; align-items:center }
+.pairs { font-size:.86rem } .pairs td { padding:5px 10px; vertical-align:top }
+.pairs td:nth-child(4),.pairs td:nth-child(5) { white-space:normal; min-width:190px;
+  max-width:340px; overflow-wrap:anywhere } .pairs .none { color:var(--quiet) }
+.pairs td:nth-child(2) { min-width:130px; max-width:220px; overflow-wrap:anywhere;
+  white-space:normal }
+.pairs thead button { border:0; background:none; padding:0; font-weight:550; color:inherit;
+  border-radius:2px } .pairs th[aria-sort=ascending] button::after { content:" ▲" }
+.pairs th[aria-sort=descending] button::after { content:" ▼" }
 .plain { min-width:0 } .plain td { white-space:normal; overflow-wrap:anywhere }
 .columns { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));
   gap:8px 32px; align-items:start } .columns h2 { margin-top:40px }
@@ -62,8 +100,12 @@ figure { margin:0 } .chart,.video { background:var(--card); border:1px solid var
 .key.dash::before { background:none; border:1.5px dashed var(--quiet) }
 .key.shade::before { background:var(--window); outline:1px solid var(--line) }
 .k-reference { --k:var(--ref); --k-bg:var(--ref-bg) }
-.k-tsi { --k:var(--tsi); --k-bg:var(--tsi-bg) }
-.k-turn-based { --k:var(--turn); --k-bg:var(--turn-bg) }
+.s0 { --k:var(--c0); --k-bg:var(--c0-bg) }
+.s1 { --k:var(--c1); --k-bg:var(--c1-bg) }
+.s2 { --k:var(--c2); --k-bg:var(--c2-bg) }
+.s3 { --k:var(--c3); --k-bg:var(--c3-bg) }
+.s4 { --k:var(--c4); --k-bg:var(--c4-bg) }
+.s5 { --k:var(--c5); --k-bg:var(--c5-bg) }
 .time { position:relative; --k:var(--quiet); --k-bg:var(--soft) }
 .time>img,.no-frames { position:absolute; top:0; height:64px;
   object-fit:contain; object-position:left top; border-radius:3px }

@@ -18,15 +18,18 @@ from vlm_tsi.video.reader import iter_frames
 
 
 def thumbnails(
-    path: str, duration: float, count: int, height: int
+    path: str, stretch: tuple[float, float], count: int, height: int
 ) -> tuple[list[tuple[float, Image.Image]], str | None]:
-    """At most `count` evenly spaced frames, no higher than `height` px.
+    """At most `count` evenly spaced frames of a stretch (s), no higher than `height` px.
 
     Returns:
         The pictures with their times (s), and a note if the video could not be read.
     """
+    if not path:
+        return [], "the video's path is not known"
     try:
-        frames = iter_frames(Path(path), fps=count / max(duration, 0.1))
+        seconds = max(stretch[1] - stretch[0], 0.1)
+        frames = iter_frames(Path(path), fps=count / seconds, start=stretch[0])
         return [(f.time, _shrink(f.rgb_HWC, height)) for f in itertools.islice(frames, count)], None
     except UserError as err:
         return [], str(err)

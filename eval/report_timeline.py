@@ -7,6 +7,7 @@ the picture (whole text on hover) and in the transcript below it.
 
 from html import escape
 
+from eval.report_charts import series
 from eval.report_data import VideoView, label
 from eval.report_layout import (
     Bar,
@@ -27,7 +28,7 @@ AXIS, TITLE, BAR, GAP, MIN_BAR = 22, 20, 56, 4, 8
 
 def timeline_html(view: VideoView) -> tuple[str, str | None]:
     """The figure, and a note where the video could not be read."""
-    span = span_of(view)
+    span = span_of(view) - view.begin
     width = round(min(max(span * PX_PER_SECOND, MIN_WIDTH), MAX_WIDTH))
     pps = width / span
     lanes = lanes_of(view, min_seconds=MIN_BAR / pps)
@@ -36,9 +37,9 @@ def timeline_html(view: VideoView) -> tuple[str, str | None]:
     parts = [
         _window(view, pps),
         strip,
-        _axis(span, pps),
+        _axis(view.begin, span, pps),
         _links(view, lanes, tops, pps, width),
-        *(_lane(lane, top, pps) for lane, top in zip(lanes, tops, strict=True)),
+        *(_lane(view, lane, top, pps) for lane, top in zip(lanes, tops, strict=True)),
     ]
     height = tops[-1] + _lane_height(lanes[-1])
     name = escape(view.title or view.video_id)
@@ -81,7 +82,7 @@ def _summary(view: VideoView) -> str:
 def _window(view: VideoView, pps: float) -> str:
     if view.window is None:
         return ""
-    left, width = view.window[0] * pps, max(view.window[1] - view.window[0], 0) * pps
+    left, width = (view.window[0] - view.begin) * pps, max(view.window[1] - view.window[0], 0) * pps
     title = f"evaluation window {clock(view.window[0])} to {clock(view.window[1])}"
     return (
         f'<div class="window" style="left:{left:.1f}px;width:{width:.1f}px" title="{title}"></div>'
@@ -90,38 +91,41 @@ def _window(view: VideoView, pps: float) -> str:
 
 def _strip(view: VideoView, pps: float, width: int) -> tuple[str, str | None]:
     """The row of thumbnails, or one placeholder as wide as the video."""
-    count = min(MAX_THUMBS, max(2, round(view.duration * pps / (THUMB_HEIGHT * 1.3))))
-    pictures, note = thumbnails(view.video_path, view.duration, count, THUMB_HEIGHT * 2)
+    seconds = max(view.duration - view.begin, 0.1)
+    count = min(MAX_THUMBS, max(2, round(seconds * pps / (THUMB_HEIGHT * 1.3))))
+    stretch = (view.begin, view.duration)
+    pictures, note = thumbnails(view.video_path, stretch, count, THUMB_HEIGHT * 2)
     if not pictures:
         note = note or f"{view.video_path}: no frames"
         return f'<div class="no-frames" style="width:{width}px">video not readable</div>', note
-    slot = max(view.duration, 0.1) * pps / count - 2
+    slot = seconds * pps / count - 2
     cells = (
         f'<img alt="frame at {clock(t)}" title="{clock(t, with_tenths=True)}" src="{data_uri(p)}" '
-        f'style="left:{t * pps:.1f}px;width:{slot:.1f}px">'
+        f'style="left:{(t - view.begin) * pps:.1f}px;width:{slot:.1f}px">'
         for t, p in pictures
     )
     return "".join(cells), None
 
 
-def _axis(span: float, pps: float) -> str:
+def _axis(begin: float, span: float, pps: float) -> str:
     ticks = (
-        f'<i style="left:{t * pps:.1f}px">{clock(t)}</i>'
-        for t in ticks_of(span - 30 / pps, 56 / pps)
+        f'<i style="left:{(t - begin) * pps:.1f}px">{clock(t)}</i>'
+        for t in ticks_of(begin + span - 30 / pps, 56 / pps)
+        if t >= begin
     )
     return f'<div class="axis">{"".join(ticks)}</div>'
 
 
-def _lane(lane: Lane, top: int, pps: float) -> str:
-    bars = "".join(_bar(bar, pps) for bar in lane.bars)
+def _lane(view: VideoView, lane: Lane, top: int, pps: float) -> str:
+    bars = "".join(_bar(bar, view.begin, pps) for bar in lane.bars)
     height = _lane_height(lane)
     return (
-        f'<div class="lane k-{_css(lane.key)}" style="top:{top}px;height:{height}px">'
+        f'<div class="lane {_css(view, lane.key)}" style="top:{top}px;height:{height}px">'
         f'<span class="lane-title">{escape(lane.title)}</span>{bars}</div>'
     )
 
 
-def _bar(bar: Bar, pps: float) -> str:
+def _bar(bar: Bar, begin: float, pps: float) -> str:
     width = max((bar.end - bar.start) * pps - 1, MIN_BAR - 1)
     top = TITLE + bar.row * (BAR + GAP)
     note = f" ({bar.note})" if bar.note else ""
@@ -130,7 +134,7 @@ def _bar(bar: Bar, pps: float) -> str:
     classes = f"bar {bar.state}{' context' if bar.is_context else ''}"
     return (
         f'<div class="{classes}" title="{escape(title)}" '
-        f'style="left:{bar.start * pps:.1f}px;top:{top}px;width:{width:.1f}px">'
+        f'style="left:{(bar.start - begin) * pps:.1f}px;top:{top}px;width:{width:.1f}px">'
         f"<span>{coloured(bar.text)}</span></div>"
     )
 
@@ -139,9 +143,9 @@ def _times(bar: Bar) -> str:
     return f"{clock(bar.start, with_tenths=True)} – {clock(bar.end, with_tenths=True)}"
 
 
-def _css(key: str) -> str:
-    """A class name out of a scheme's name."""
-    return "".join(c if c.isascii() and c.isalnum() else "-" for c in key)
+def _css(view: VideoView, key: str) -> str:
+    """The class that gives a lane its colours."""
+    return "k-reference" if key == "reference" else series(list(view.lanes).index(key))
 
 
 def _links(view: VideoView, lanes: list[Lane], tops: list[int], pps: float, width: int) -> str:
@@ -153,9 +157,11 @@ def _links(view: VideoView, lanes: list[Lane], tops: list[int], pps: float, widt
         for key, i in (("reference", link.ref_idx), (link.key, link.gen_idx)):
             bar = lanes[index[key]].bars[i]
             y = tops[index[key]] + TITLE + bar.row * (BAR + GAP)
-            ends.append((bar.start * pps + 5, y))
+            ends.append(((bar.start - view.begin) * pps + 5, y))
         (x1, y1), (x2, y2) = sorted(ends, key=lambda end: end[1])
-        lines.append(f'<path class="k-{_css(link.key)}" d="M{x1:.1f} {y1 + BAR}L{x2:.1f} {y2}"/>')
+        lines.append(
+            f'<path class="{_css(view, link.key)}" d="M{x1:.1f} {y1 + BAR}L{x2:.1f} {y2}"/>'
+        )
     height = tops[-1] + _lane_height(lanes[-1])
     return f'<svg class="links" width="{width}" height="{height}">{"".join(lines)}</svg>'
 
@@ -166,7 +172,7 @@ def _transcript(view: VideoView, lanes: list[Lane]) -> str:
         key=lambda row: (row[0].start, row[0].end),
     )
     body = "".join(
-        f'<tr class="k-{_css(lane.key)}"><td>{_times(bar)}</td><td>{escape(lane.title)}</td>'
+        f'<tr class="{_css(view, lane.key)}"><td>{_times(bar)}</td><td>{escape(lane.title)}</td>'
         f"<td>{coloured(bar.text)}{_mark(bar)}</td></tr>"
         for bar, lane in rows
     )

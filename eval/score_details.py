@@ -13,20 +13,11 @@ from typing import Any
 from rich.console import Console
 
 from vlm_tsi.errors import UserError
-from vlm_tsi.scoring.failures import KINDS, FailureRules, Failures
+from vlm_tsi.scoring.failures import KINDS, NAMES, FailureRules, Failures
 from vlm_tsi.scoring.params import TraceParams
 from vlm_tsi.scoring.sensitivity import AXES, Sensitivity
 from vlm_tsi.scoring.trace_score import TraceResult
 
-NAMES = {
-    "delayed_start": "delayed start",
-    "premature_cutoff": "premature cut-off",
-    "over_extended": "over-extended",
-    "overlap": "overlap",
-    "missed": "missed",
-    "extra": "extra",
-}
-"""The kinds as a reader sees them."""
 HELP = {
     "delayed_start": "later than its reference by more: delayed start; earlier: not on time",
     "premature_cutoff": "starts on time, ends early by more: premature cut-off",

@@ -117,8 +117,8 @@ def check_references(paths: Sequence[str], references: Mapping[str, Sequence[Utt
     raise UserError(" ".join(paths), problem, mend)
 
 
-def read_all_references(paths: Sequence[str]) -> list[Timeline]:
-    """The timelines of all files.
+def read_all_references(paths: Sequence[str]) -> tuple[list[Timeline], dict[str, str]]:
+    """The timelines of all files, and the file that each video_id is in.
 
     Raises:
         UserError: a file cannot be read, or two of them have the same video_id.
@@ -132,7 +132,7 @@ def read_all_references(paths: Sequence[str]) -> list[Timeline]:
                 problem = f"video {timeline.video_id!r} is in {first} as well"
                 raise UserError(path, problem, "name each video's references once")
             timelines.append(timeline)
-    return timelines
+    return timelines, owner
 
 
 def read_all_predictions(paths: Sequence[str]) -> tuple[list[Generated], int]:

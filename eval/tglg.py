@@ -13,11 +13,13 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from eval.making import making
 from eval.score_details import (
     add_detail_options,
     failure_line,
@@ -228,6 +230,17 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _places(timelines: Sequence[Timeline], file_of: Mapping[str, str]) -> dict[str, Any]:
+    """Where each video is and how long (s), for whoever draws it."""
+    return {
+        t.video_id: {
+            "path": str(Path(file_of[t.video_id]).parent / t.video_path) if t.video_path else "",
+            "duration": t.duration,
+        }
+        for t in timelines
+    }
+
+
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     """Read, score, write, print."""
@@ -235,12 +248,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_options(args)
     rules_of(args)
     check_target(args.out, [*args.ref, *args.pred])
-    timelines = read_all_references(args.ref)
+    timelines, file_of = read_all_references(args.ref)
     predictions, in_several = read_all_predictions(args.pred)
     check_references(args.ref, references_of(timelines, args.all_assistant))
     embedder = find_embedder(args.embedder, cache=args.embed_cache)
     report = evaluate(timelines, predictions, embedder, args)
     report["counts"]["videos_in_several_files"] = in_several
+    report |= {
+        "references": args.ref,
+        "predictions": args.pred,
+        "videos": _places(timelines, file_of),
+    }
+    report |= making("eval.tglg", argv)
     show(report, Console())
     write_json(args.out, report)
     for line in notes(report):

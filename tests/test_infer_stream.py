@@ -62,10 +62,10 @@ def test_real_time_and_typed_lines(house, tmp_path, capsys, monkeypatch):
 def test_datapoints_in_order(house, reference):
     names = [json.loads(line)["video_id"] for line in reference.splitlines()]
     assert names == sorted(names) and len(set(names)) >= 4
-    spoken = stream_datapoints(
+    done = stream_datapoints(
         house / "model", house / "points.jsonl", temperature=0.2, seed=1, max_tokens=9
     )
-    assert [g.video_id for g in spoken] == names
+    assert [u.video_id for d in done for u in d.utterances] == names
 
 
 def test_two_workers_say_the_same(house, reference, tmp_path, capfd):

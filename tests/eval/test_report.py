@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from eval.picture import timeline_png
-from eval.report import report_html, write_report
-from eval.report_data import COLUMNS, DemoRun, Interval, Sweep, VideoView
+from eval.report_data import COLUMNS, Interval, Report, Sweep, VideoView
 from eval.report_layout import clock, split_colours, stack_rows, ticks_of
+from eval.report_page import report_html, write_report
 from eval.report_tables import score_table
 from vlm_tsi.errors import UserError
 from vlm_tsi.timeline import Generated, Utterance
 
 EVIL = "<script>alert('x')</script> & \"q\""
-VOID = {"meta", "img", "br", "hr", "path", "circle", "polyline"}
+VOID = {"meta", "img", "br", "hr", "path", "polyline", "input"}
 
 
 class Page(HTMLParser):
@@ -80,7 +80,7 @@ def view(path, texts=("the red lamp", EVIL), **more):
 
 def full_run(views):
     scores = {s: {c: 50.0 + i for c in COLUMNS} for i, s in enumerate(("tsi", EVIL))}
-    return DemoRun(
+    return Report(
         title=f"T{EVIL}",
         scores={"signals": scores, EVIL: scores},
         differences={"signals": {"trace": Interval(3, 1, 5), "f1": Interval(0, -1, 1)}, EVIL: {}},
@@ -117,15 +117,15 @@ def test_a_full_page_is_self_contained_escaped_and_complete(video, tmp_path):
 
 
 def test_an_empty_run_and_a_silent_video(video):
-    Page(report_html(DemoRun(scores={}))[0])
+    Page(report_html(Report(scores={}))[0])
     silent = VideoView("v", video, 10.0, [], {"tsi": [], "turn_based": []})
-    page = Page(report_html(DemoRun(scores={}, videos=[silent]))[0])
+    page = Page(report_html(Report(scores={}, videos=[silent]))[0])
     assert page.says("Nothing was said.")
 
 
 def test_five_hundred_utterances_and_a_very_long_text(video):
     texts = [f"utterance number {i}" for i in range(500)] + ["long " * 4000]
-    text, _ = report_html(DemoRun(scores={}, videos=[view(video, texts)]))
+    text, _ = report_html(Report(scores={}, videos=[view(video, texts)]))
     page = Page(text)
     assert all(page.says(t) for t in texts)
 
@@ -133,7 +133,7 @@ def test_five_hundred_utterances_and_a_very_long_text(video):
 def test_a_missing_video_gives_a_placeholder_and_a_note(tmp_path):
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(b"no video")
-    run = DemoRun(scores={}, videos=[view("/none/clip.mp4"), view(str(broken))])
+    run = Report(scores={}, videos=[view("/none/clip.mp4"), view(str(broken))])
     text, notes = report_html(run)
     assert len(notes) == 2 and "clip.mp4" in notes[0]
     page = Page(text)
@@ -143,7 +143,7 @@ def test_a_missing_video_gives_a_placeholder_and_a_note(tmp_path):
 def test_no_place_to_write(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file"):
-        write_report(tmp_path / "file" / "report.html", DemoRun(scores={}))
+        write_report(tmp_path / "file" / "report.html", Report(scores={}))
 
 
 def test_the_best_is_bold_and_what_is_missing_is_a_dash():
@@ -163,7 +163,7 @@ def test_the_best_is_bold_and_what_is_missing_is_a_dash():
     ],
 )
 def test_the_lead_says_no_more_than_the_interval_allows(gap, words):
-    run = DemoRun(scores={"w": {"tsi": {"trace": 1.0}}}, differences={"w": {"trace": gap}})
+    run = Report(scores={"w": {"tsi": {"trace": 1.0}}}, differences={"w": {"trace": gap}})
     assert Page(report_html(run)[0]).says(words)
 
 

@@ -126,6 +126,8 @@ def test_several_files_are_one_set(files, capsys):
     parts = json.loads((files / "s.json").read_text())
     assert parts["counts"].pop("videos_in_several_files") == 1
     assert whole["counts"].pop("videos_in_several_files") == 0
+    for name in ("command", "references", "predictions"):
+        assert parts.pop(name) != whole.pop(name)
     assert parts == whole
     assert "1 video(s) are in several --pred files" in capsys.readouterr().err
     words[words.index(str(files / "r2.jsonl"))] = str(files / "r.jsonl")

@@ -37,8 +37,16 @@ from vlm_tsi.scoring.spans import overlap_seconds, times_of
 from vlm_tsi.scoring.trace_score import Pair, TraceResult
 from vlm_tsi.timeline import Generated, Utterance
 
-KINDS = ("delayed_start", "premature_cutoff", "over_extended", "overlap", "missed", "extra")
-"""The kinds that are counted, in this order."""
+NAMES = {
+    "delayed_start": "delayed start",
+    "premature_cutoff": "premature cut-off",
+    "over_extended": "over-extended",
+    "overlap": "overlap",
+    "missed": "missed",
+    "extra": "extra",
+}
+"""The kinds that are counted, in this order, as a reader sees them."""
+KINDS = tuple(NAMES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -314,7 +314,7 @@ def stream_datapoints(
     device: str = "cpu",
     workers: int = 1,
     on_done: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Generated]:
+) -> list[Streamed]:
     """What a model says over a file of datapoints (TGLG protocol), in the file's order.
 
     See `StreamSettings` and `run_datapoints` for the arguments.
@@ -332,4 +332,4 @@ def stream_datapoints(
     if failed:
         problem = f"{len(failed)} of {len(done)} datapoints cannot stream, the first: "
         raise UserError(datapoints, problem + str(failed[0].error), "mend or leave them out")
-    return [u for d in done for u in d.utterances]
+    return done

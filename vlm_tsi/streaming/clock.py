@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Protocol, TypeVar
 
 
@@ -165,6 +166,12 @@ class LatencyLog:
             real_time_factor=factor,
             dropped=self.dropped,
         )
+
+    def curve(self, most: int = 100) -> list[tuple[int, float, float]]:
+        """At most `most` equal stretches of steps: the first one's number, median, longest (s)."""
+        length = max(1, math.ceil(len(self.durations) / most))
+        parts = [self.durations[k : k + length] for k in range(0, len(self.durations), length)]
+        return [(k * length + 1, median(part), max(part)) for k, part in enumerate(parts)]
 
 
 def _nearest_rank(ordered: list[float], share: float) -> float:

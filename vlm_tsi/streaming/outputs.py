@@ -12,7 +12,7 @@ from typing import Any
 
 from vlm_tsi.files import write_json, write_text
 from vlm_tsi.streaming.batch import Streamed
-from vlm_tsi.streaming.clock import LatencyLog, LatencySummary
+from vlm_tsi.streaming.clock import LatencyLog
 from vlm_tsi.streaming.live import LiveResult, latency_at
 from vlm_tsi.streaming.settings import StreamSettings
 from vlm_tsi.streaming.spool import FACTS, SPOKEN
@@ -39,7 +39,7 @@ def _live_facts(result: LiveResult) -> dict[str, Any]:
         "empty_utterances": result.recorder.empty,
         "seconds": round(result.seconds, 3),
         "positions": result.positions,
-        **latency_facts(result.log.summary(result.seconds)),
+        **latency_facts(result.log, result.seconds),
         "step_latency_at": {str(n): round(t, 6) for n, t in at.items()},
         "user_turns": [{"time": round(t, 3), "text": text} for t, text in result.heard],
         "interrupted": bool(result.stopped_by),
@@ -48,14 +48,16 @@ def _live_facts(result: LiveResult) -> dict[str, Any]:
     }
 
 
-def latency_facts(summary: LatencySummary) -> dict[str, Any]:
-    """Frames, seconds a step, real-time factor and drops."""
+def latency_facts(log: LatencyLog, video_seconds: float) -> dict[str, Any]:
+    """Frames, seconds a step (the curve: of each stretch), real-time factor and drops."""
+    summary = log.summary(video_seconds)
     return {
         "frames": summary.steps,
         "dropped_frames": summary.dropped,
         "step_latency": {
             "p50": round(summary.p50, 6), "p95": round(summary.p95, 6), "max": round(summary.max, 6)
         },
+        "latency_curve": [[n, round(p50, 6), round(top, 6)] for n, p50, top in log.curve()],
         "real_time_factor": round(summary.real_time_factor, 4),
     }  # fmt: skip
 
@@ -86,7 +88,7 @@ def write_batch(
         "seconds": round(sum(d.window for d in done), 3),
         "encoding_seconds": round(sum(d.encoding for d in done), 3),
         "wall_seconds": round(seconds, 3),
-        **latency_facts(steps.summary(sum(d.window for d in done))),
+        **latency_facts(steps, sum(d.window for d in done)),
         "warnings": list(dict.fromkeys(w for d in done for w in d.warnings)),
     }
     write_json(folder / FACTS, facts)  # first: it says whose the other is
