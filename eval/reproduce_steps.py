@@ -1,0 +1,438 @@
+"""The steps behind the paper's tables, as this project's own commands, and their runner.
+
+Input: what the user names, which needs are there, the tables. Output: the steps that can be
+run, in order; run, each leaves its files and a stamp (`eval/demo_steps.py`).
+Invariant: a step is run again only if its command, the content of its inputs, the code behind it
+or a step that it builds on has changed, or an output is gone; one that fails leaves no stamp, and
+only what builds on it is left out.
+"""
+
+import csv
+import hashlib
+import io
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data_prep.common.folders import visible_files
+from eval.demo_plan import SCHEMES, WORLDS
+from eval.demo_steps import Steps, console, python, run_command
+from eval.demo_stream import Place, test_jobs
+from eval.paper_tables import FPS, THRESHOLDS
+from eval.reproduce_needs import Given, Need, demo_is_done
+from vlm_tsi.errors import UserError
+from vlm_tsi.files import atomic_path, make_folder, read_json, write_text
+from vlm_tsi.timeline import read_timelines
+
+ROOT = Path(__file__).resolve().parents[1]
+_HASHED = 64 * 2**20
+"""Files up to so many bytes are known by content, larger ones (videos) by size and time."""
+_SCORING = ("tglg", "groups", "compare", "group_*", "scoring_options", "score_*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One command (or function) with what it reads and leaves.
+
+    Attributes:
+        name: unique, and its log's name.
+        tables: which tables it is for.
+        command: the words that decide what comes out; or, of a function, what it does.
+        how: more words, which change nothing (`--workers`, `--resume`).
+        inputs: files and folders that no step here makes.
+        outputs: files that must be there for the step to count as done.
+        after: steps that it builds on.
+        work: the function, in place of a command.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    command: Sequence[str]
+    how: tuple[str, ...] = ()
+    inputs: tuple[Path, ...] = ()
+    outputs: tuple[Path, ...] = ()
+    after: tuple[str, ...] = ()
+    work: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to run."""
+
+    out: Path
+    demo: Path
+    preset: str
+    limit: int | None = None
+    workers: int = 1
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Builds the steps of the tables that are asked for."""
+
+    given: Given
+    needs: Mapping[str, Need]
+    tables: Sequence[str]
+    settings: Settings
+
+    def has(self, *keys: str) -> bool:
+        """Whether all of these needs are there."""
+        return all(key in self.needs and self.needs[key].is_there for key in keys)
+
+    def wants(self, *tables: str) -> tuple[str, ...]:
+        """Those of these tables that are asked for."""
+        return tuple(t for t in tables if t in self.tables)
+
+    @property
+    def has_transcripts(self) -> bool:
+        """Whether filtered transcripts of SoccerNet can be made."""
+        from_videos = self.has("soccernet", "recogniser")
+        return self.has("labels") and (self.has("echoes", "language") or from_videos)
+
+    def models(self, corpus: str) -> list[str]:
+        """The schemes that can be streamed over a corpus' videos."""
+        table = "table3" if corpus == "soccernet" else "table4"
+        if not self.wants("table2", table) or not self.has("embedder"):
+            return []
+        ready = (
+            self.has("soccernet") and self.has_transcripts
+            if corpus == "soccernet"
+            else self.has("holoassist", "holoassist_videos")
+        )
+        return [s for s in SCHEMES if ready and self.has(f"{corpus}_{s}")]
+
+    def stands_in(self, table: str) -> bool:
+        """Whether the demo's worlds stand in for a table: nothing of it can be measured."""
+        if table == "table1":
+            own = self.has_transcripts or self.has("labels") or self.has("holoassist")
+        elif table == "table2":
+            own = bool(self.models("soccernet") or self.models("holoassist"))
+        elif table == "table3":
+            own = len(self.models("soccernet")) == 2 and self.has("actions")
+        else:
+            own = len(self.models("holoassist")) == 2
+        return table in self.tables and not own
+
+    def steps(self) -> list[Step]:
+        """All of them, in an order in which each follows what it builds on."""
+        return [*self.soccernet(), *self.holoassist(), *self.demo()]
+
+    def soccernet(self) -> list[Step]:
+        """Transcripts, filter, datapoints; the labelled halves by themselves; streaming."""
+        found = []
+        if self.has_transcripts and (self.wants("table1") or self.models("soccernet")):
+            found += self._soccernet_data(self.wants("table1", "table2", "table3"))
+        if self.has("labels") and self.wants("table1"):
+            found += self._labelled()
+        points = self.settings.out / "soccernet/timelines/test_datapoints.jsonl"
+        return found + self._streaming("soccernet", points, "build", "table3")
+
+    def _soccernet_data(self, tables: tuple[str, ...]) -> list[Step]:
+        out = self.settings.out / "soccernet"
+        built = out / "timelines/timelines.jsonl"
+        labels = self.given.labels
+        assert labels is not None, "has_transcripts"
+        if self.has("echoes", "language"):
+            found = self._from_echoes(out, tables, labels)
+        else:
+            assert self.given.soccernet is not None, "has_transcripts"
+            words = ("all", "--videos", self.given.soccernet, "--labels", labels, "--out", out)
+            inputs = (self.given.soccernet, labels)
+            command = self._prep("soccernet", *words, *self._embedder())
+            found = [
+                Step(name="build", tables=tables, command=command, how=self._resume(),
+                     inputs=inputs, outputs=(built,))
+            ]  # fmt: skip
+        return found + self._stats("stats-soccernet", built, "build")
+
+    def _from_echoes(self, out: Path, tables: tuple[str, ...], labels: Path) -> list[Step]:
+        """Import, train the filter, filter, build: a step each."""
+        echoes, videos = self.given.echoes, self.given.soccernet
+        assert echoes is not None, "has_transcripts"
+        said, trained, filtered, built = (
+            out / name for name in ("echoes", "filter", "filtered", "timelines")
+        )
+        from_videos = ("--videos", videos) if videos is not None else ()
+        words: dict[str, tuple[Any, ...]] = {
+            "import-echoes": ("--echoes", echoes, "--out", said),
+            "train-filter": ("--labels", labels, "--out", trained, *self._embedder()),
+            "filter": ("--transcripts", said / "transcripts", "--filter", trained,
+                       "--out", filtered, *self._embedder()),
+            "build": ("--transcripts", filtered, *from_videos, "--out", built),
+        }  # fmt: skip
+        reads = {"import-echoes": (echoes,), "train-filter": (labels,), "filter": ()}
+        leaves = {
+            "import-echoes": said / "report.json", "train-filter": trained / "classifier.json",
+            "filter": filtered / "report.json", "build": built / "timelines.jsonl",
+        }  # fmt: skip
+        after = {"filter": ("import-echoes", "train-filter"), "build": ("filter",)}
+        return [
+            Step(
+                name=name, tables=tables,
+                command=self._prep("soccernet", name, *given, limited=name != "train-filter"),
+                how=self._resume(), outputs=(leaves[name],), after=after.get(name, ()),
+                inputs=reads.get(name, (videos,) if videos is not None else ()),
+            )
+            for name, given in words.items()
+        ]  # fmt: skip
+
+    def _labelled(self) -> list[Step]:
+        """The hand-labelled halves need no filter: their labels say what tells the play."""
+        labels, out = self.given.labels, self.settings.out / "labelled"
+        assert labels is not None, "has labels"
+        words = ("build", "--transcripts", labels, "--out", out)
+        built = out / "timelines.jsonl"
+        step = Step(name="labelled", tables=("table1",), command=self._prep("soccernet", *words),
+                    inputs=(labels,), outputs=(built,))  # fmt: skip
+        return [step, *self._stats("stats-labelled", built, "labelled")]
+
+    def holoassist(self) -> list[Step]:
+        """Datapoints by both sets of rules; streaming."""
+        file, out = self.given.holoassist, self.settings.out
+        if file is None or not self.has("holoassist"):
+            return []
+        wanted = self.wants("table1") or self.models("holoassist")
+        found: list[Step] = []
+        for rules in ("paper", "released") if self.wants("table1") else ("paper",):
+            if not wanted:
+                break
+            name = "holoassist" if rules == "paper" else "holoassist-released"
+            videos = self.given.holoassist_videos if rules == "paper" else None
+            words = ["--annotations", file, "--out", out / name, "--rules", rules]
+            words += ["--videos", videos] if videos is not None else []
+            tables = self.wants("table1", "table2", "table4") if rules == "paper" else ("table1",)
+            built = out / name / "timelines.jsonl"
+            found.append(
+                Step(name=name, tables=tables, command=self._prep("holoassist", *words),
+                     inputs=(file,), outputs=(built,))
+            )  # fmt: skip
+            split = ("--split-at-user",) if rules == "paper" else ()
+            found += self._stats(f"stats-{name}", built, name, *split)
+        points = out / "holoassist/datapoints.jsonl"
+        return found + self._streaming("holoassist", points, "holoassist", "table4")
+
+    def _streaming(self, corpus: str, points: Path, after: str, table: str) -> list[Step]:
+        """Stream each model, score it, compare the two, and split by group."""
+        found, models, out = [], self.models(corpus), self.settings.out
+        for scheme in models:
+            name, model = f"{corpus}-{scheme}", getattr(self.given, f"{corpus}_{scheme}")
+            words = ["--timeline", points, "--model", model, "--out", out / "said" / name,
+                     "--policy", scheme, "--fps", f"{FPS:g}", "--device", self.settings.device]  # fmt: skip
+            if scheme == "turn_based":
+                words += ["--threshold", THRESHOLDS[corpus]]
+            root = getattr(self.given, "soccernet" if corpus == "soccernet" else f"{corpus}_videos")
+            said = out / "said" / name / "utterances.jsonl"
+            found.append(
+                Step(name=f"stream-{name}", tables=self.wants("table2", table),
+                     command=_words("infer_stream.py", *words), outputs=(said,), after=(after,),
+                     how=("--workers", str(self.settings.workers)), inputs=(model, root))
+            )  # fmt: skip
+            score = _words(*_module("eval.tglg"), "--ref", points, "--pred", said,
+                           "--out", self.score_file(corpus, scheme), *self._scoring())  # fmt: skip
+            found.append(
+                Step(name=f"score-{name}", tables=self.wants("table2"), command=score,
+                     outputs=(self.score_file(corpus, scheme),), after=(f"stream-{name}",))
+            )  # fmt: skip
+        if len(models) == 2:
+            found += self._both(corpus, points, table)
+        return [step for step in found if step.tables]
+
+    def _both(self, corpus: str, points: Path, table: str) -> list[Step]:
+        out, names = self.settings.out, [f"{corpus}-{s}" for s in SCHEMES]
+        first, second = (self.score_file(corpus, s) for s in SCHEMES)
+        target, split = out / f"{corpus}-compare.json", out / f"{table}.json"
+        found = [
+            Step(name=f"compare-{corpus}", tables=self.wants("table2"), outputs=(target,),
+                 command=_words(*_module("eval.compare"), first, second, "--out", target),
+                 after=tuple(f"score-{n}" for n in names))
+        ]  # fmt: skip
+        by: list[Any] = ["--holoassist"]
+        reads: tuple[Path, ...] = ()
+        if corpus == "soccernet":
+            assert self.given.soccernet is not None, "models()"
+            by, reads = ["--soccernet", self.given.soccernet], (self.given.soccernet,)
+        if corpus == "holoassist" or self.has("actions"):
+            said = [out / "said" / n / "utterances.jsonl" for n in names]
+            words = ("--ref", points, "--pred", said[0], "--against", said[1], "--out", split)
+            command = _words(*_module("eval.groups"), *words, *by, *self._scoring())
+            found.append(
+                Step(name=table, tables=self.wants(table), command=command, outputs=(split,),
+                     inputs=reads, after=tuple(f"stream-{n}" for n in names))
+            )  # fmt: skip
+        return found
+
+    def demo(self) -> list[Step]:
+        """The demo, if it has not run; its timelines' statistics; its kinds as groups."""
+        tables = tuple(t for t in self.tables if self.stands_in(t))
+        if not tables:
+            return []
+        folder, out, found = self.settings.demo, self.settings.out / "demo", []
+        after: tuple[str, ...] = ()
+        if not demo_is_done(folder):
+            words = ("--preset", self.settings.preset, "--out", folder)
+            found.append(Step(name="demo", tables=tables, outputs=(folder / "result.json",),
+                              command=_words(*_module("eval.demo"), *words)))  # fmt: skip
+            after = ("demo",)
+        if "table1" in tables:
+            for world in WORLDS:
+                points = folder / f"data/{world}-test/datapoints.jsonl"
+                found += self._stats(f"stats-{world}", points, *after, inputs=(points,))
+        for table, world in (("table3", "signals"), ("table4", "assembly")):
+            if table in tables and self.has("embedder"):
+                found += self._kinds(table, world, out, after)
+        return found
+
+    def _kinds(self, table: str, world: str, out: Path, after: tuple[str, ...]) -> list[Step]:
+        folder = self.settings.demo
+        points, groups = folder / f"data/{world}-test/datapoints.jsonl", out / f"{world}.csv"
+        said = {s: out / f"{world}-{s}.jsonl" for s in SCHEMES}
+        take = Step(
+            name=f"kinds-{world}", tables=(table,), after=after, outputs=(groups, *said.values()),
+            command=["take", f"{world}'s kinds and utterances", str(folder)],
+            inputs=(points, folder / "thresholds.json", folder / "spoken"),
+            work=lambda: take_kinds(folder, world, groups, said),
+        )  # fmt: skip
+        split = self.settings.out / f"{table}-demo.json"
+        words = ("--ref", points, "--pred", said["tsi"], "--against", said["turn_based"],
+                 "--csv", groups, "--out", split, *self._scoring())  # fmt: skip
+        return [take, Step(name=f"{table}-demo", tables=(table,), after=(take.name,),
+                           command=_words(*_module("eval.groups"), *words), outputs=(split,))]  # fmt: skip
+
+    def score_file(self, corpus: str, scheme: str) -> Path:
+        """Where a model's scores go."""
+        return self.settings.out / "scores" / f"{corpus}-{scheme}.json"
+
+    def _stats(self, name: str, file: Path, *words: str, inputs: tuple[Path, ...] = ()) -> list[Step]:  # fmt: skip
+        """Table 1's columns of a file; `words` are steps before it, then options."""
+        if not self.wants("table1"):
+            return []
+        options = [w for w in words if w.startswith("--")]
+        target = self.settings.out / f"{name}.json"
+        command = _words(*_module("data_prep.stats"), file, *options, "--out", target)
+        after = tuple(w for w in words if w not in options)
+        return [Step(name=name, tables=("table1",), command=command, outputs=(target,),
+                     after=after, inputs=inputs)]  # fmt: skip
+
+    def _prep(self, corpus: str, *words: Any, limited: bool = True) -> list[str]:
+        limit = self.settings.limit if limited else None
+        tail = [] if limit is None else ["--limit", limit]
+        return _words(*_module(f"data_prep.{corpus}"), *words, *tail)
+
+    def _resume(self) -> tuple[str, ...]:
+        return ("--resume", "--workers", str(self.settings.workers))
+
+    def _embedder(self) -> list[str]:
+        return [] if self.given.embedder is None else ["--embedder", self.given.embedder]
+
+    def _scoring(self) -> list[str]:
+        return [*self._embedder(), "--embed-cache", str(self.settings.out / "embeddings")]
+
+
+def take_kinds(folder: Path, world: str, groups: Path, said: Mapping[str, Path]) -> None:
+    """The demo's kinds as a CSV of groups, and what both models said under a fixed name.
+
+    Args:
+        folder: the demo's.
+        world: whose clips.
+        groups: the CSV to write: one row a scored turn, its kind the group.
+        said: by scheme, where its utterances go.
+    """
+    chosen = read_json(folder / "thresholds.json")["chosen"]
+    jobs = test_jobs(Place(folder, folder / "data", folder / "store"), chosen)
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(("video_id", "start", "end", "group"))
+    for timeline in read_timelines(jobs[world, SCHEMES[0]].datapoints):
+        for turn in timeline.utterances:
+            if turn.eval:
+                kind = turn.meta.get("kind", "none")
+                table.writerow((timeline.video_id, turn.start, turn.end, f"mid-sentence: {kind}"))
+    write_text(groups, text.getvalue())
+    for scheme, target in said.items():
+        with atomic_path(target) as temp:
+            shutil.copyfile(jobs[world, scheme].out, temp)
+
+
+def _module(name: str) -> tuple[str, str]:
+    return "-m", name
+
+
+def _words(*words: Any) -> list[str]:
+    return python(*(str(word) for word in words))
+
+
+@dataclass
+class Runner:
+    """Runs steps; keeps what failed and why."""
+
+    out: Path
+    total: int
+    failed: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.steps = Steps(make_folder(self.out), total=self.total)
+
+    def run(self, step: Step) -> None:
+        """Run one, unless it is done or builds on one that failed."""
+        broken = [name for name in step.after if name in self.failed]
+        if broken:
+            self.failed[step.name] = f"{step.name} not run: {broken[0]} failed"
+            return
+        log = self.out / "logs" / f"{step.name}.log"
+        if not all(path.exists() for path in step.outputs):
+            (self.out / ".steps" / f"{step.name}.json").unlink(missing_ok=True)
+        try:
+            self._call(step, log)
+        except UserError as err:
+            why = f"{step.name}: {err.problem}"
+            self.failed[step.name] = f"{why}; log: {log}" if step.work is None else str(err)
+            console.print(f"failed: {self.failed[step.name]}", style="red", highlight=False)
+
+    def _call(self, step: Step, log: Path) -> None:
+        code = code_behind(step.command)
+        reads = [fingerprint(path) for path in step.inputs]
+        settings = [list(step.command), code, reads, [self.keys[name] for name in step.after]]
+        self.steps.chain = ""  # what a step builds on stands in its settings
+        work = step.work or (lambda: run_command([*step.command, *step.how], log))
+        self.steps.call(step.name, work, settings)
+        self.keys[step.name] = self.steps.chain
+        absent = [path for path in step.outputs if not path.exists()]
+        if absent:
+            raise UserError(step.name, f"left no {absent[0]}", "see its log")
+
+
+def fingerprint(path: Path) -> list[Any]:
+    """What an input is: of a file its content, of a folder its files; [] where nothing is."""
+    if path.is_file():
+        return [[path.name, *_identity(path, 2**40)]]
+    found = sorted(visible_files(path), key=str) if path.is_dir() else []
+    return [[str(p.relative_to(path)), *_identity(p, _HASHED)] for p in found]
+
+
+def _identity(path: Path, most: int) -> list[Any]:
+    stat = path.stat()
+    if stat.st_size > most or path.suffix in (".mkv", ".mp4", ".webm", ".avi"):
+        return [stat.st_size, stat.st_mtime_ns]
+    with path.open("rb") as stored:
+        return [hashlib.file_digest(stored, "sha256").hexdigest()]
+
+
+def code_behind(command: Sequence[str]) -> str:
+    """Digest of the commands' own modules (what lies in `vlm_tsi` is in the stamp anyway)."""
+    name = next((w for k, w in enumerate(command) if k and command[k - 1] == "-m"), "")
+    room, _, module = name.partition(".")
+    folder = ROOT / room
+    if room == "eval":
+        files = [p for pattern in _SCORING for p in folder.glob(f"{pattern}.py")]
+    elif (folder / module).is_dir():
+        files = [*(folder / module).glob("*.py"), *(folder / "asr").glob("*.py")]
+    else:
+        files = [folder / f"{module}.py"] if module else []
+    digest = hashlib.sha256()
+    for path in sorted(set(files)):
+        digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return digest.hexdigest()
