@@ -40,9 +40,7 @@ class Cell:
 
 COLUMNS: dict[str, tuple[tuple[str, int], ...]] = {
     "table1": (("size", 0), ("utterances", 2), ("tokens", 2), ("gap_s", 2)),
-    "table2": tuple(
-        (n, 1) for n in ("trace", "s_a", "s_t", "s_start", "s_end", "s_overlap", "f1")
-    ),
+    "table2": tuple((n, 1) for n in ("trace", "s_a", "s_t", "s_start", "s_end", "s_overlap", "f1")),
     "table3": (("members", 0), ("trace", 2), ("s_a", 2), ("s_t", 2)),
     "table4": (("members", 0), ("trace", 2), ("s_a", 2), ("s_t", 2)),
 }

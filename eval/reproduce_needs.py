@@ -115,9 +115,7 @@ def find_needs(given: Given, tables: Sequence[str]) -> dict[str, Need]:
     return {key: need for key, need in found.items() if set(need.tables) & set(tables)}
 
 
-def _need(
-    name: str, tables: str, how: str, path: Path | None, look: Callable[[Path], str]
-) -> Need:
+def _need(name: str, tables: str, how: str, path: Path | None, look: Callable[[Path], str]) -> Need:
     """A need of a path: not named, or what `look` says of it (a UserError: why it is missing)."""
     where = tuple(f"table{k}" for k in tables)
     if path is None:
