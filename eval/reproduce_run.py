@@ -8,6 +8,8 @@ no stamp, and only what builds on it is left out.
 """
 
 import hashlib
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,6 +100,14 @@ class Runner:
         absent = [path for path in step.outputs if not path.exists()]
         if absent:
             raise UserError(step.name, f"left no {absent[0]}", "see its log")
+
+
+def shown(step: Step) -> str:
+    """A step as a person would type it."""
+    if step.work is not None:
+        return f"({' '.join(step.command)})"
+    words = [*step.command, *step.how]
+    return shlex.join(["python" if word == sys.executable else word for word in words])
 
 
 def fingerprint(path: Path) -> list[Any]:

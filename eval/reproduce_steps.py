@@ -6,9 +6,6 @@ Invariant: a step is planned only where all that it needs is there; the demo's w
 only for a table of which nothing else can be measured.
 """
 
-import csv
-import io
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +13,10 @@ from typing import Any
 
 from eval.demo_plan import SCHEMES, WORLDS
 from eval.demo_steps import python
-from eval.demo_stream import Place, test_jobs
 from eval.paper_tables import FPS, THRESHOLDS
+from eval.reproduce_kinds import take_kinds
 from eval.reproduce_needs import Given, Need, demo_is_done
 from eval.reproduce_run import Step
-from vlm_tsi.files import atomic_path, read_json, write_text
-from vlm_tsi.timeline import read_timelines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +105,15 @@ class Planner:
             inputs = (self.given.soccernet, labels)
             command = self._prep("soccernet", *words, *self._embedder())
             found = [
-                Step(name="build", tables=tables, command=command, how=self._resume(),
-                     inputs=inputs, outputs=(built,))
-            ]  # fmt: skip
+                Step(
+                    name="build",
+                    tables=tables,
+                    command=command,
+                    how=self._resume(),
+                    inputs=inputs,
+                    outputs=(built,),
+                )
+            ]
         return found + self._stats("stats-soccernet", built, "build")
 
     def _from_echoes(self, out: Path, tables: tuple[str, ...], labels: Path) -> list[Step]:
@@ -126,25 +127,37 @@ class Planner:
         words: dict[str, tuple[Any, ...]] = {
             "import-echoes": ("--echoes", echoes, "--out", said),
             "train-filter": ("--labels", labels, "--out", trained, *self._embedder()),
-            "filter": ("--transcripts", said / "transcripts", "--filter", trained,
-                       "--out", filtered, *self._embedder()),
+            "filter": (
+                "--transcripts",
+                said / "transcripts",
+                "--filter",
+                trained,
+                "--out",
+                filtered,
+                *self._embedder(),
+            ),
             "build": ("--transcripts", filtered, *from_videos, "--out", built),
-        }  # fmt: skip
+        }
         reads = {"import-echoes": (echoes,), "train-filter": (labels,), "filter": ()}
         leaves = {
-            "import-echoes": said / "report.json", "train-filter": trained / "classifier.json",
-            "filter": filtered / "report.json", "build": built / "timelines.jsonl",
-        }  # fmt: skip
+            "import-echoes": said / "report.json",
+            "train-filter": trained / "classifier.json",
+            "filter": filtered / "report.json",
+            "build": built / "timelines.jsonl",
+        }
         after = {"filter": ("import-echoes", "train-filter"), "build": ("filter",)}
         return [
             Step(
-                name=name, tables=tables,
+                name=name,
+                tables=tables,
                 command=self._prep("soccernet", name, *given, limited=name != "train-filter"),
-                how=self._resume(), outputs=(leaves[name],), after=after.get(name, ()),
+                how=self._resume(),
+                outputs=(leaves[name],),
+                after=after.get(name, ()),
                 inputs=reads.get(name, (videos,) if videos is not None else ()),
             )
             for name, given in words.items()
-        ]  # fmt: skip
+        ]
 
     def _labelled(self) -> list[Step]:
         """The hand-labelled halves need no filter: their labels say what tells the play."""
@@ -152,8 +165,13 @@ class Planner:
         assert labels is not None, "has labels"
         words = ("build", "--transcripts", labels, "--out", out)
         built = out / "timelines.jsonl"
-        step = Step(name="labelled", tables=("table1",), command=self._prep("soccernet", *words),
-                    inputs=(labels,), outputs=(built,))  # fmt: skip
+        step = Step(
+            name="labelled",
+            tables=("table1",),
+            command=self._prep("soccernet", *words),
+            inputs=(labels,),
+            outputs=(built,),
+        )
         return [step, *self._stats("stats-labelled", built, "labelled")]
 
     def holoassist(self) -> list[Step]:
@@ -173,9 +191,14 @@ class Planner:
             tables = self.wants("table1", "table2", "table4") if rules == "paper" else ("table1",)
             built = out / name / "timelines.jsonl"
             found.append(
-                Step(name=name, tables=tables, command=self._prep("holoassist", *words),
-                     inputs=(file,), outputs=(built,))
-            )  # fmt: skip
+                Step(
+                    name=name,
+                    tables=tables,
+                    command=self._prep("holoassist", *words),
+                    inputs=(file,),
+                    outputs=(built,),
+                )
+            )
             split = ("--split-at-user",) if rules == "paper" else ()
             found += self._stats(f"stats-{name}", built, name, *split)
         points = out / "holoassist/datapoints.jsonl"
@@ -186,23 +209,54 @@ class Planner:
         found, models, out = [], self.models(corpus), self.settings.out
         for scheme in models:
             name, model = f"{corpus}-{scheme}", getattr(self.given, f"{corpus}_{scheme}")
-            words = ["--timeline", points, "--model", model, "--out", out / "said" / name,
-                     "--policy", scheme, "--fps", f"{FPS:g}", "--device", self.settings.device]  # fmt: skip
+            words = [
+                "--timeline",
+                points,
+                "--model",
+                model,
+                "--out",
+                out / "said" / name,
+                "--policy",
+                scheme,
+                "--fps",
+                f"{FPS:g}",
+                "--device",
+                self.settings.device,
+            ]
             if scheme == "turn_based":
                 words += ["--threshold", THRESHOLDS[corpus]]
             root = getattr(self.given, "soccernet" if corpus == "soccernet" else f"{corpus}_videos")
             said = out / "said" / name / "utterances.jsonl"
             found.append(
-                Step(name=f"stream-{name}", tables=self.wants("table2", table),
-                     command=_words("infer_stream.py", *words), outputs=(said,), after=(after,),
-                     how=("--workers", str(self.settings.workers)), inputs=(model, root))
-            )  # fmt: skip
-            score = _words(*_module("eval.tglg"), "--ref", points, "--pred", said,
-                           "--out", self.score_file(corpus, scheme), *self._scoring())  # fmt: skip
+                Step(
+                    name=f"stream-{name}",
+                    tables=self.wants("table2", table),
+                    command=_words("infer_stream.py", *words),
+                    outputs=(said,),
+                    after=(after,),
+                    how=("--workers", str(self.settings.workers)),
+                    inputs=(model, root),
+                )
+            )
+            score = _words(
+                *_module("eval.tglg"),
+                "--ref",
+                points,
+                "--pred",
+                said,
+                "--out",
+                self.score_file(corpus, scheme),
+                *self._scoring(),
+            )
             found.append(
-                Step(name=f"score-{name}", tables=self.wants("table2"), command=score,
-                     outputs=(self.score_file(corpus, scheme),), after=(f"stream-{name}",))
-            )  # fmt: skip
+                Step(
+                    name=f"score-{name}",
+                    tables=self.wants("table2"),
+                    command=score,
+                    outputs=(self.score_file(corpus, scheme),),
+                    after=(f"stream-{name}",),
+                )
+            )
         if len(models) == 2:
             found += self._both(corpus, points, table)
         return [step for step in found if step.tables]
@@ -212,10 +266,14 @@ class Planner:
         first, second = (self.score_file(corpus, s) for s in SCHEMES)
         target, split = out / f"{corpus}-compare.json", out / f"{table}.json"
         found = [
-            Step(name=f"compare-{corpus}", tables=self.wants("table2"), outputs=(target,),
-                 command=_words(*_module("eval.compare"), first, second, "--out", target),
-                 after=tuple(f"score-{n}" for n in names))
-        ]  # fmt: skip
+            Step(
+                name=f"compare-{corpus}",
+                tables=self.wants("table2"),
+                outputs=(target,),
+                command=_words(*_module("eval.compare"), first, second, "--out", target),
+                after=tuple(f"score-{n}" for n in names),
+            )
+        ]
         by: list[Any] = ["--holoassist"]
         reads: tuple[Path, ...] = ()
         if corpus == "soccernet":
@@ -226,9 +284,15 @@ class Planner:
             words = ("--ref", points, "--pred", said[0], "--against", said[1], "--out", split)
             command = _words(*_module("eval.groups"), *words, *by, *self._scoring())
             found.append(
-                Step(name=table, tables=self.wants(table), command=command, outputs=(split,),
-                     inputs=reads, after=tuple(f"stream-{n}" for n in names))
-            )  # fmt: skip
+                Step(
+                    name=table,
+                    tables=self.wants(table),
+                    command=command,
+                    outputs=(split,),
+                    inputs=reads,
+                    after=tuple(f"stream-{n}" for n in names),
+                )
+            )
         return found
 
     def demo(self) -> list[Step]:
@@ -240,8 +304,14 @@ class Planner:
         after: tuple[str, ...] = ()
         if not demo_is_done(folder):
             words = ("--preset", self.settings.preset, "--out", folder)
-            found.append(Step(name="demo", tables=tables, outputs=(folder / "result.json",),
-                              command=_words(*_module("eval.demo"), *words)))  # fmt: skip
+            found.append(
+                Step(
+                    name="demo",
+                    tables=tables,
+                    outputs=(folder / "result.json",),
+                    command=_words(*_module("eval.demo"), *words),
+                )
+            )
             after = ("demo",)
         if "table1" in tables:
             for world in WORLDS:
@@ -257,22 +327,46 @@ class Planner:
         points, groups = folder / f"data/{world}-test/datapoints.jsonl", out / f"{world}.csv"
         said = {s: out / f"{world}-{s}.jsonl" for s in SCHEMES}
         take = Step(
-            name=f"kinds-{world}", tables=(table,), after=after, outputs=(groups, *said.values()),
+            name=f"kinds-{world}",
+            tables=(table,),
+            after=after,
+            outputs=(groups, *said.values()),
             command=["take", f"{world}'s kinds and utterances", str(folder)],
             inputs=(points, folder / "thresholds.json", folder / "spoken"),
             work=lambda: take_kinds(folder, world, groups, said),
-        )  # fmt: skip
+        )
         split = self.settings.out / f"{table}-demo.json"
-        words = ("--ref", points, "--pred", said["tsi"], "--against", said["turn_based"],
-                 "--csv", groups, "--out", split, *self._scoring())  # fmt: skip
-        return [take, Step(name=f"{table}-demo", tables=(table,), after=(take.name,),
-                           command=_words(*_module("eval.groups"), *words), outputs=(split,))]  # fmt: skip
+        words = (
+            "--ref",
+            points,
+            "--pred",
+            said["tsi"],
+            "--against",
+            said["turn_based"],
+            "--csv",
+            groups,
+            "--out",
+            split,
+            *self._scoring(),
+        )
+        return [
+            take,
+            Step(
+                name=f"{table}-demo",
+                tables=(table,),
+                after=(take.name,),
+                command=_words(*_module("eval.groups"), *words),
+                outputs=(split,),
+            ),
+        ]
 
     def score_file(self, corpus: str, scheme: str) -> Path:
         """Where a model's scores go."""
         return self.settings.out / "scores" / f"{corpus}-{scheme}.json"
 
-    def _stats(self, name: str, file: Path, *words: str, inputs: tuple[Path, ...] = ()) -> list[Step]:  # fmt: skip
+    def _stats(
+        self, name: str, file: Path, *words: str, inputs: tuple[Path, ...] = ()
+    ) -> list[Step]:
         """Table 1's columns of a file; `words` are steps before it, then options."""
         if not self.wants("table1"):
             return []
@@ -280,8 +374,16 @@ class Planner:
         target = self.settings.out / f"{name}.json"
         command = _words(*_module("data_prep.stats"), file, *options, "--out", target)
         after = tuple(w for w in words if w not in options)
-        return [Step(name=name, tables=("table1",), command=command, outputs=(target,),
-                     after=after, inputs=inputs)]  # fmt: skip
+        return [
+            Step(
+                name=name,
+                tables=("table1",),
+                command=command,
+                outputs=(target,),
+                after=after,
+                inputs=inputs,
+            )
+        ]
 
     def _prep(self, corpus: str, *words: Any, limited: bool = True) -> list[str]:
         limit = self.settings.limit if limited else None
@@ -296,31 +398,6 @@ class Planner:
 
     def _scoring(self) -> list[str]:
         return [*self._embedder(), "--embed-cache", str(self.settings.out / "embeddings")]
-
-
-def take_kinds(folder: Path, world: str, groups: Path, said: Mapping[str, Path]) -> None:
-    """The demo's kinds as a CSV of groups, and what both models said under a fixed name.
-
-    Args:
-        folder: the demo's.
-        world: whose clips.
-        groups: the CSV to write: one row a scored turn, its kind the group.
-        said: by scheme, where its utterances go.
-    """
-    chosen = read_json(folder / "thresholds.json")["chosen"]
-    jobs = test_jobs(Place(folder, folder / "data", folder / "store"), chosen)
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(("video_id", "start", "end", "group"))
-    for timeline in read_timelines(jobs[world, SCHEMES[0]].datapoints):
-        for turn in timeline.utterances:
-            if turn.eval:
-                kind = turn.meta.get("kind", "none")
-                table.writerow((timeline.video_id, turn.start, turn.end, f"mid-sentence: {kind}"))
-    write_text(groups, text.getvalue())
-    for scheme, target in said.items():
-        with atomic_path(target) as temp:
-            shutil.copyfile(jobs[world, scheme].out, temp)
 
 
 def _module(name: str) -> tuple[str, str]:
