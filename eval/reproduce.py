@@ -37,6 +37,8 @@ from vlm_tsi.files import writable_folder, write_json, write_text
 
 HEADS = ("table", "row", "column", "paper", "measured", "difference", "n", "note")
 NONE = "–"
+DITTO = "″"
+"""The note above once more (on the terminal only)."""
 EXAMPLES = """
 examples:
   with nothing at hand (the demo's worlds stand in):
@@ -85,15 +87,31 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_corpora(group: Any) -> None:
-    group.add_argument("--soccernet", type=Path, metavar="ROOT",
-                       help="<league>/<season>/<match>/{1,2}_224p.mkv and Labels-v2.json")  # fmt: skip
-    group.add_argument("--echoes", type=Path, metavar="DIR",
-                       help="the public ASR release, one version of it; spares transcribing")  # fmt: skip
-    group.add_argument("--labels", type=Path, metavar="DIR",
-                       help="hand-labelled halves for the play-by-play filter")  # fmt: skip
+    group.add_argument(
+        "--soccernet",
+        type=Path,
+        metavar="ROOT",
+        help="<league>/<season>/<match>/{1,2}_224p.mkv and Labels-v2.json",
+    )
+    group.add_argument(
+        "--echoes",
+        type=Path,
+        metavar="DIR",
+        help="the public ASR release, one version of it; spares transcribing",
+    )
+    group.add_argument(
+        "--labels",
+        type=Path,
+        metavar="DIR",
+        help="hand-labelled halves for the play-by-play filter",
+    )
     group.add_argument("--holoassist", type=Path, metavar="FILE", help="annotations, .json or .gz")
-    group.add_argument("--holoassist-videos", type=Path, metavar="ROOT",
-                       help="<video>/Export_py/Video_pitchshift.mp4")  # fmt: skip
+    group.add_argument(
+        "--holoassist-videos",
+        type=Path,
+        metavar="ROOT",
+        help="<video>/Export_py/Video_pitchshift.mp4",
+    )
 
 
 def check(args: argparse.Namespace) -> None:
@@ -178,9 +196,14 @@ def show(rows: Sequence[Row], out: Console) -> None:
     for head in HEADS:
         right = head in HEADS[3:7]
         table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    before = None
     for row in rows:
-        style = "dim" if row.measured is None else ""
-        table.add_row(*(Text(cell) for cell in figures(row)), style=style)
+        *shown, note = figures(row)
+        told = DITTO if note == before else note
+        table.add_row(
+            *(Text(cell) for cell in (*shown, told)), style="dim" * (row.measured is None)
+        )
+        before = note
     out.print(table)
 
 
@@ -218,9 +241,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"note: {note}")
     for why in runner.failed.values():
         progress.print(f"failed: {why}", markup=False, highlight=False, soft_wrap=True)
-    measured = sum(row.difference is not None for row in rows)
-    say(f"{args.out / 'result.json'}: {measured} of {len(cells(planner.tables))} cells of the "
-        f"paper measured; {args.out / 'tables.md'}")  # fmt: skip
+    papers = {(c.table, c.row, c.column) for c in cells(planner.tables)}
+    measured = {(r.table, r.row, r.column) for r in rows if r.measured is not None} & papers
+    files = f"{args.out / 'result.json'}  {args.out / 'tables.md'}"
+    say(f"{len(measured)} of the paper's {len(papers)} cells measured: {files}")
     return 1 if runner.failed else 0
 
 

@@ -7,18 +7,19 @@ with the way to get it. Nothing is fetched and nothing is written.
 """
 
 import importlib.util
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data_prep.common.annotations import read_annotation_file
+from data_prep.common.folders import visible_files
 from data_prep.holoassist.videos import PUBLISHED_NAME
 from data_prep.soccernet.transcribe import find_halves
 from data_prep.soccernet.transcript import find_transcripts, read_transcript
 from eval.group_events import LABELS_FILE
 from vlm_tsi.errors import UserError
+from vlm_tsi.files import read_object
 from vlm_tsi.model.loading import ADAPTER_CONFIG, config_at
 from vlm_tsi.scoring.embed import PAPER_EMBEDDER, find_embedder
 
@@ -135,7 +136,7 @@ def _corpus(path: Path | None) -> Need:
 
 def _actions(path: Path | None) -> Need:
     def look(root: Path) -> str:
-        count = sum(1 for _ in root.rglob(LABELS_FILE))
+        count = sum(p.name == LABELS_FILE for p in visible_files(root))
         if not count:
             raise UserError(root, f"no {LABELS_FILE} in it", "fetch it")
         return f"{count:,} matches"
@@ -160,10 +161,14 @@ def _labels(path: Path | None) -> Need:
 
 def _echoes(path: Path | None) -> Need:
     def look(root: Path) -> str:
-        count = sum(1 for _ in root.rglob("[12]_asr.json"))
-        if not count:
+        files = [
+            p.parts[-4:] for p in visible_files(root) if p.name in ("1_asr.json", "2_asr.json")
+        ]
+        if not files:
             raise UserError(root, "no {1,2}_asr.json in it", "fetch it")
-        return f"{count:,} files"
+        more = len(files) - len(set(files))
+        told = f", {more:,} of them other versions of a half: name one version's folder"
+        return f"{len(files):,} files{told if more else ''}"
 
     how = "SoccerNet's public ASR release (SoccerNet-Echoes): clone it and name one version's "
     how += "folder (Dataset/whisper_v3) with --echoes; it stands in for transcribing the videos"
@@ -234,7 +239,7 @@ def _look_at_model(folder: Path) -> str:
 
 
 def _embedder(preferred: str | None) -> Need:
-    tables = ("table2", "table3", "table4")
+    tables = ("table1", "table2", "table3", "table4")  # the play-by-play filter reads with it too
     name, how = f"sentence embedder ({PAPER_EMBEDDER})", "make weights"
     try:
         found = find_embedder(preferred)
@@ -255,8 +260,7 @@ def demo_is_done(folder: Path) -> bool:
     file = folder / "result.json"
     if not file.is_file():
         return False
-    try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-        return {"signals", "assembly", "difference", "thresholds"} <= stored.keys()
-    except (ValueError, AttributeError) as err:
-        raise UserError(file, "is no result of the demo", "name another folder: --demo") from err
+    stored = read_object(file)
+    if not {"signals", "assembly", "difference", "thresholds"} <= stored.keys():
+        raise UserError(file, "is no result of the demo", "name another folder: --demo")
+    return True

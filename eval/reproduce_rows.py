@@ -33,7 +33,7 @@ from vlm_tsi.files import read_json
 MODELS = {"tsi": TSI, "turn_based": TURN_BASED}
 CAPABILITIES = {"soccernet": PERCEPTUAL, "holoassist": CONTINGENCY}
 DEMO = "demo world, not comparable"
-BY_DEFINITION = "by definition (Appendix {}), not counted in videos"
+BY_DEFINITION = "a definition (Appendix {}), nothing to measure; ours has {}"
 _STATS = {"size": "size", "utterances": "utterances", "gap_s": "gap"}
 
 
@@ -102,6 +102,8 @@ class Reader:
 
     def reason(self, cell: Cell) -> str:
         """Why a cell was not measured: what is missing, or which step failed."""
+        if cell.column == "members":
+            return _definition(cell)
         lacking = self._lacking(cell)
         if lacking:
             return "needs " + ", ".join(lacking)
@@ -110,19 +112,15 @@ class Reader:
 
     def _lacking(self, cell: Cell) -> list[str]:
         """The names of missing needs of a cell."""
-        corpus = _corpus(cell)
-        keys: list[str] = []
+        corpus, table1 = _corpus(cell), cell.table == "table1"
         if corpus == "soccernet":
-            keys += ["labels"] if cell.table == "table1" else ["soccernet", "labels"]
+            keys = ["labels"] if table1 else ["soccernet", "labels"]
             keys += ["actions"] if cell.table == "table3" else []
-            if not self.planner.has("echoes"):
-                keys += ["recogniser"]
+            keys += ["language"] if self.planner.has("echoes") else ["recogniser"]
         else:
-            keys += (
-                ["holoassist"] if cell.table == "table1" else ["holoassist", "holoassist_videos"]
-            )
-        if cell.table != "table1":
-            keys += [f"{corpus}_{s}" for s in _schemes(cell)] + ["embedder"]
+            keys = ["holoassist"] if table1 else ["holoassist", "holoassist_videos"]
+        if not table1:
+            keys += [*(f"{corpus}_{s}" for s in _schemes(cell)), "embedder"]
         needs = self.planner.needs
         return [needs[k].name for k in keys if k in needs and not needs[k].is_there]
 
@@ -211,27 +209,17 @@ class Reader:
     # Tables 3 and 4.
 
     def _table3(self) -> dict[str, Values]:
-        members = {name: len(labels) for name, labels in ACTIONS.items()}
-        return self._groups("table3", "soccernet", members, "C")
+        return self._groups("table3", "soccernet", list(ACTIONS))
 
     def _table4(self) -> dict[str, Values]:
-        groups = list(TASK_GROUPS.values())
-        members = {name: groups.count(name) for name in dict.fromkeys(groups)}
-        return self._groups("table4", "holoassist", members, "D")
+        return self._groups("table4", "holoassist", list(dict.fromkeys(TASK_GROUPS.values())))
 
-    def _groups(
-        self, table: str, corpus: str, members: Mapping[str, int], appendix: str
-    ) -> dict[str, Values]:
-        note = BY_DEFINITION.format(appendix)
+    def _groups(self, table: str, corpus: str, names: Sequence[str]) -> dict[str, Values]:
         report = self._file(f"{table}.json", table)
-        found: dict[str, Values] = {}
-        for name, count in members.items():
-            values = {"members": Found(float(count), None, note)}
-            if report is not None and name in report["groups"]:
-                told = self._unstreamed([f"{corpus}-{s}" for s in SCHEMES])
-                values |= _differences(report, name, told)
-            found[name] = values
-        return found
+        if report is None:
+            return {}
+        told = self._unstreamed([f"{corpus}-{s}" for s in SCHEMES])
+        return {n: _differences(report, n, told) for n in names if n in report["groups"]}
 
     # Rows of our own.
 
@@ -311,6 +299,16 @@ class Reader:
                 note = f"{DEMO}; TSI less turn-based; {found.note}"
                 label = f"{world} (demo), {name}"
                 yield Row(table, label, column, None, found.value, None, found.n, note)
+
+
+def _definition(cell: Cell) -> str:
+    """The number of actions or tasks in a group is how the group is defined."""
+    ours = (
+        len(ACTIONS[cell.row])
+        if cell.table == "table3"
+        else list(TASK_GROUPS.values()).count(cell.row)
+    )
+    return BY_DEFINITION.format("C" if cell.table == "table3" else "D", ours)
 
 
 def _tail(row: Row) -> tuple[Any, ...]:

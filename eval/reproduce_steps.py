@@ -52,7 +52,7 @@ class Planner:
     def has_transcripts(self) -> bool:
         """Whether filtered transcripts of SoccerNet can be made."""
         from_videos = self.has("soccernet", "recogniser")
-        return self.has("labels") and (self.has("echoes", "language") or from_videos)
+        return self.has("labels", "embedder") and (self.has("echoes", "language") or from_videos)
 
     def models(self, corpus: str) -> list[str]:
         """The schemes that can be streamed over a corpus' videos."""
