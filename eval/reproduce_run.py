@@ -77,7 +77,9 @@ class Runner:
         except UserError as err:
             why = f"{step.name}: {err.problem}"
             self.failed[step.name] = f"{why}; log: {log}" if step.work is None else str(err)
-            console.print(f"failed: {self.failed[step.name]}", style="red", highlight=False)
+            console.print(
+                f"failed: {self.failed[step.name]}", style="red", highlight=False, soft_wrap=True
+            )
 
     def _stamp(self, step: Step) -> Path:
         return self.out / ".steps" / f"{step.name}.json"
@@ -94,12 +96,12 @@ class Runner:
                 run_command([*step.command, *step.how], log)
             else:
                 step.work()
+            absent = [path for path in step.outputs if not path.exists()]
+            if absent:
+                raise UserError(step.name, f"left no {absent[0]}", "see its log")
 
         self.steps.call(step.name, work, settings)
         self.keys[step.name] = self.steps.chain
-        absent = [path for path in step.outputs if not path.exists()]
-        if absent:
-            raise UserError(step.name, f"left no {absent[0]}", "see its log")
 
 
 def shown(step: Step) -> str:
