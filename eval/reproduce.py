@@ -25,8 +25,8 @@ from rich.text import Text
 
 from eval.demo import check_place
 from eval.demo_plan import PRESETS
-from eval.demo_score import versions
 from eval.demo_steps import console as progress
+from eval.making import versions
 from eval.paper_tables import RUN, TABLES, cells
 from eval.reproduce_needs import Given, Need, find_needs
 from eval.reproduce_rows import Reader, Row

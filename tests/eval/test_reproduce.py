@@ -329,10 +329,9 @@ def demo(tmp_path):
         write_timelines(
             points, [Timeline(f"{world}-{k}", "v.mp4", 30.0, tuple(turns)) for k in (0, 1)]
         )
-        for scheme, name in (("tsi", "tsi"), ("turn_based", "turn_based-0.9")):
-            out = folder / "spoken"
+        for scheme in SCHEMES:
+            out = folder / "spoken" / f"{world}-test-{scheme}"
             stream({"--timeline": points, "--policy": scheme, "--out": out})
-            (out / "utterances.jsonl").rename(out / f"{world}-test-{name}.jsonl")
         columns = [c.column for c in cells(["table2"])]
         scores[world] = {s: dict.fromkeys(columns, 70.0 - 10 * (s != "tsi")) for s in SCHEMES}
         gap = {"value": 10.0, "low": 8.0, "high": 12.0}
