@@ -53,16 +53,18 @@ def rows(bench: Bench) -> list[Row]:
     """All rows of the section."""
     rng = np.random.default_rng(0)
     long = 40 if bench.smoke else 400
-    clips = 5 if bench.smoke else 100
+    few, many = (5, 20) if bench.smoke else (100, 1000)
+    clips = "clips of six utterances / slow reference"
     found = [
         _alignment(bench, f"{long} x {long} utterances / slow reference", rng, 1, long, 12.0),
-        _alignment(bench, "clips of six utterances / slow reference", rng, clips, 6, 2.5),
+        _alignment(bench, f"{many} {clips}", rng, many, 6, 2.5),
+        _alignment(bench, f"{few} {clips}", rng, few, 6, None),
     ]
     return found + _embedding(bench, rng)
 
 
 def _alignment(
-    bench: Bench, name: str, rng: np.random.Generator, videos: int, count: int, target: float
+    bench: Bench, name: str, rng: np.random.Generator, videos: int, count: int, target: float | None
 ) -> Row:
     seconds = 5.0 * count
     refs = {f"v{k}": made_spans(rng, count, seconds) for k in range(videos)}
