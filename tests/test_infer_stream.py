@@ -38,6 +38,19 @@ def test_one_video(house, tmp_path, capsys):
     assert set(facts["step_latency"]) == {"p50", "p95", "max"} and facts["warnings"] == []
 
 
+@pytest.mark.parametrize("window", ["2", "trained", "none"])
+def test_a_window_that_holds_the_whole_clip_changes_nothing(window, house, tmp_path):
+    said, facts = [], {}
+    for name, words in (("plain", ()), ("kept", ("--window", window, "--window-keep", "distinct"))):
+        out = tmp_path / name
+        code = infer(house / "clip1.mp4", "--model", house / "model", "--out", out, *WARM, *words)
+        facts = json.loads((out / "run.json").read_text())
+        said.append((code, (out / "utterances.jsonl").read_bytes()))
+    assert said[0] == said[1] and said[0][0] == 0
+    assert facts["left_the_window"] == {}
+    assert facts["settings"]["window"] == (2.0 if window == "2" else window)
+
+
 def cues(path: Path, point: str) -> list[str]:
     stamp = rf"\d\d:\d\d:\d\d\{point}\d{{3}}"
     return re.findall(rf"^{stamp} --> {stamp}$", path.read_text(), re.M)
@@ -153,6 +166,10 @@ CASES = {
     "a base of a whole model": (["{house}/clip0.mp4", "--base", "{house}/model"], "--base"),
     "nothing computes": (["{house}/clip0.mp4", "--device", "meta"], "device"),
     "no out": (["{house}/clip0.mp4", "--out", ""], "out: is empty"),
+    "no window": (["{house}/clip0.mp4", "--window", "0"], "window: is 0.0"),
+    "an odd window": (["{house}/clip0.mp4", "--window", "soon"], "'soon'"),
+    "a wide window": (["{house}/clip0.mp4", "--window", "1e6"], "the language model knows 16384"),
+    "less than no text": (["{house}/clip0.mp4", "--window-text", "-1"], "window-text"),
     "bytes as text": (["{house}/clip0.mp4", "--system", "caf\udce9"], "system"),
     "no place": (["{house}/clip0.mp4", "--out", "{house}/zero.mp4/out"], "zero.mp4/out"),
 }

@@ -79,7 +79,7 @@ def test_advance_in_chunks_gives_the_forward(model, chunks: list[int]) -> None:
     rows = batch(model)
     whole = model(**{k: v for k, v in rows.items() if k != "labels"}).logits[0]
     embeds = model.embed(rows["input_ids"], rows["frame_mask"], rows["frame_features"])[0]
-    cache = stream_cache(model.config.text_config.num_hidden_layers, room=2)
+    cache = stream_cache(model, room=2)
     parts = [model.advance(e, cache, every=True) for e in embeds.split(chunks)]
     torch.testing.assert_close(torch.cat(parts), whole, atol=1e-4, rtol=1e-4)
 

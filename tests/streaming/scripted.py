@@ -28,8 +28,8 @@ class ScriptedModel:
         self.answer, self.tokens = answer, tokens
         self.fed: list[int] = []
         self.runs: list[int] = []
-        config = SimpleNamespace(num_hidden_layers=1)
-        self.language_model = SimpleNamespace(config=config)
+        self.text_config = SimpleNamespace(num_hidden_layers=1)
+        self.frame_span = tokens.tokens_per_frame
 
     def embed_ids(self, ids: torch.Tensor) -> torch.Tensor:
         return ids[:, None].float()
@@ -37,7 +37,7 @@ class ScriptedModel:
     def embed_frames(self, features_FTV: torch.Tensor) -> torch.Tensor:
         return features_FTV[..., :1].flatten(0, 1) + FRAME
 
-    def advance(self, embeds_LD: torch.Tensor, cache: object) -> torch.Tensor:
+    def advance(self, embeds_LD: torch.Tensor, cache: object, is_frame: object) -> torch.Tensor:
         self.fed += [round(x) for x in embeds_LD[:, 0].tolist()]
         self.runs.append(len(embeds_LD))
         return self.logits(self._next())

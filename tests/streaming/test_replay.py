@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -83,7 +84,7 @@ class Listening:
 
     def __init__(self, model) -> None:
         self.inner, self.tokens = model, model.tokens
-        self.language_model = model.language_model
+        self.text_config, self.frame_span = model.text_config, model.frame_span
         self.ids: list[int] = []
         self.is_frame: list[bool] = []
         self.given: list[tuple[int, torch.Tensor]] = []
@@ -100,8 +101,8 @@ class Listening:
         self.is_frame += [True] * len(embeds)
         return embeds
 
-    def advance(self, embeds, cache):
-        logits = self.inner.advance(embeds, cache)
+    def advance(self, embeds, cache, is_frame):
+        logits = self.inner.advance(embeds, cache, is_frame)
         self.length += len(embeds)
         self.given.append((self.length, logits))
         return logits
@@ -114,7 +115,7 @@ def test_free_streaming_decides_on_the_training_logits(model, policy):
     recorder = stream_timeline(
         listening, encoder(TOKENIZER), decoder(TOKENIZER),
         Timeline("v", "v.mp4", 12.0, (), "the lamp"), frame_times(7), features,
-        decoding_for(settings, model, "v"),
+        replace(decoding_for(settings, model, "v"), window=None),
     )  # fmt: skip
     assert recorder.finished
     shown = features[: sum(listening.is_frame) // model.tokens.tokens_per_frame]

@@ -8,6 +8,7 @@ Output: loss or logits. Invariant: both ways give the same logits for the same s
 Shapes: B rows, L positions, F frames in the batch, T tokens a frame, D text width, V vocabulary.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -159,17 +160,53 @@ class VlmTsiModel(PreTrainedModel):
     ) -> torch.Tensor:
         """What the output head reads, [B, L, D]; arguments as in `embed`."""
         embeds_BLD = self.embed(input_ids_BL, frame_mask_BL, features_FTV)
-        hidden_BLD: torch.Tensor = self._text_body()(inputs_embeds=embeds_BLD, use_cache=False)[0]
+        hidden_BLD: torch.Tensor = self.text_body()(inputs_embeds=embeds_BLD, use_cache=False)[0]
         return hidden_BLD
 
-    def _text_body(self) -> nn.Module:
+    def text_body(self) -> nn.Module:
+        """The language model below its output head."""
         return self.language_model.get_decoder()
 
+    @property
+    def text_config(self) -> Any:
+        """The language model's config."""
+        return self.language_model.config
+
+    @property
+    def frame_span(self) -> int:
+        """How many positions a frame takes; as many as it has tokens."""
+        return self.tokens.tokens_per_frame
+
+    def run_text(
+        self, embeds_LD: torch.Tensor, cache: Any, position_L: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Hidden states [L, D] of positions after what the cache holds (or at `position_L`)."""
+        places = {} if position_L is None else {"position_ids": position_L[None]}
+        output = self.text_body()(
+            inputs_embeds=embeds_LD[None], cache=cache, use_cache=True, **places
+        )
+        hidden_LD: torch.Tensor = output.last_hidden_state[0]
+        return hidden_LD
+
     @torch.inference_mode()
-    def advance(self, embeds_LD: torch.Tensor, cache: Any, *, every: bool = False) -> torch.Tensor:
-        """Feed L positions after what the cache holds; logits [V] of the last, or all [L, V]."""
-        output = self._text_body()(inputs_embeds=embeds_LD[None], cache=cache, use_cache=True)
-        hidden_LD = output.last_hidden_state[0]
+    def advance(
+        self,
+        embeds_LD: torch.Tensor,
+        cache: Any,
+        is_frame: Sequence[bool] | None = None,
+        *,
+        every: bool = False,
+    ) -> torch.Tensor:
+        """Feed L positions after what the cache holds; logits [V] of the last, or all [L, V].
+
+        Args:
+            embeds_LD: their embeddings.
+            cache: a `streaming.cache.StreamCache`.
+            is_frame: which of them are frames' (None: none).
+            every: logits of all.
+        """
+        cache.take(is_frame or [False] * len(embeds_LD), embeds_LD)
+        hidden_LD = self.run_text(embeds_LD, cache)
         return self.get_output_embeddings()(hidden_LD if every else hidden_LD[-1])
 
 

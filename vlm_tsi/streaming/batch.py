@@ -69,6 +69,7 @@ class Streamed:
     steps: list[float] = field(default_factory=list)
     encoding: float = 0.0
     window: float = 0.0
+    evicted: dict[str, int] = field(default_factory=dict)
 
 
 class Worker:
@@ -122,8 +123,9 @@ class Worker:
         )
         start, end = evaluation_window(timeline)
         return Streamed(
-            timeline.video_id, recorder.finished, steps=log.durations, window=end - start
-        )
+            timeline.video_id, recorder.finished, steps=log.durations, window=end - start,
+            evicted=log.evicted,
+        )  # fmt: skip
 
 
 def load(source: Source) -> Loaded:

@@ -32,6 +32,7 @@ from vlm_tsi.streaming.outputs import (
 )
 from vlm_tsi.streaming.settings import Rounding, StreamSettings, resolved
 from vlm_tsi.streaming.spool import SPOKEN, Spool, check_output, source_of
+from vlm_tsi.streaming.window import Keep
 from vlm_tsi.video.annotate import annotate
 from vlm_tsi.video.reader import is_live, probe
 
@@ -92,8 +93,22 @@ def _add_decoding(group: Any) -> None:
     group.add_argument("--max-tokens", type=int, default=128, help="longest utterance")
     group.add_argument("--onset", type=float,
                        help="start this share of a gap after the frame (0: with it)")  # fmt: skip
+    group.add_argument("--window", default="trained", type=_seconds_or_word, metavar="SECONDS",
+                       help="of frames that are kept; trained: as many as the language model "
+                       "was made for (default); none: all")  # fmt: skip
+    group.add_argument("--window-text", type=int, default=256, help="tokens of text that are kept")
+    group.add_argument("--window-keep", choices=get_args(Keep), default="recent",
+                       help="frames that stay: the last ones, or those that differ")  # fmt: skip
     group.add_argument("--eager-close", action=argparse.BooleanOptionalAction,
                        help="let a sentence end before the next frame is seen")  # fmt: skip
+
+
+def _seconds_or_word(text: str) -> float | str:
+    """A number, or a word that `StreamSettings` knows or refuses."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -103,6 +118,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         policy=args.policy, threshold=args.threshold, fps=args.fps, system=args.system,
         temperature=args.temperature, seed=args.seed, rounding=args.rounding,
         max_tokens=args.max_tokens, eager_close=args.eager_close, onset=args.onset,
+        window=args.window, window_text=args.window_text, window_keep=args.window_keep,
     )  # fmt: skip
     return (_run_timeline if args.timeline else _run_video)(args, settings)
 
@@ -235,7 +251,7 @@ def _typed(is_asked: bool) -> Callable[[], list[str]]:
 
 def _too_long(loaded: Loaded, result: LiveResult) -> list[str]:
     """A warning where the stream outgrew what the language model was made for."""
-    limit = getattr(loaded.model.language_model.config, "max_position_embeddings", None)
-    if limit is None or result.positions <= limit:
+    limit = getattr(loaded.model.text_config, "max_position_embeddings", None)
+    if limit is None or result.positions <= limit or result.log.evicted:
         return []
     return [f"the stream has {result.positions} positions, the language model knows {limit}"]

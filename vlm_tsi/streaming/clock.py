@@ -132,10 +132,16 @@ class LatencySummary:
 
 @dataclass(slots=True)
 class LatencyLog:
-    """Collects the duration of each step and the number of dropped frames."""
+    """Collects the duration of each step, and how much was not seen or not kept.
+
+    Attributes:
+        dropped: frames that came too fast.
+        evicted: units that have left the stream's window, by kind.
+    """
 
     durations: list[float] = field(default_factory=list)
     dropped: int = 0
+    evicted: dict[str, int] = field(default_factory=dict)
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ the training forward's logits.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -41,8 +41,10 @@ class StreamModel(Protocol):
         """[F, T, V] -> [F * T, D]."""
         ...
 
-    def advance(self, embeds_LD: torch.Tensor, cache: Any) -> torch.Tensor:
-        """Feed L positions; logits [V] after the last."""
+    def advance(
+        self, embeds_LD: torch.Tensor, cache: Any, is_frame: Sequence[bool]
+    ) -> torch.Tensor:
+        """Feed L positions, some of them a frame's; logits [V] after the last."""
         ...
 
 
@@ -106,7 +108,7 @@ class StreamEngine:
         self.rounding, self.max_tokens = rounding, max_tokens
         self.eager_close, self.onset = eager_close, onset * frame_gap
         self.positions = 0
-        self._pending: list[torch.Tensor] = []
+        self._pending: list[tuple[torch.Tensor, bool]] = []
         self._logits: torch.Tensor | None = None
         self._speech: _Speech | None = None
         self._utterances = 0
@@ -136,12 +138,13 @@ class StreamEngine:
         """Append text positions (a system text, a prefix, tokens), to be run when needed."""
         if len(ids):
             device = getattr(self.model, "device", None)
-            self._append(self.model.embed_ids(torch.as_tensor(list(ids), device=device)))
+            embeds_LD = self.model.embed_ids(torch.as_tensor(list(ids), device=device))
+            self._append(embeds_LD, is_frame=False)
 
     @torch.inference_mode()
     def watch(self, frame: StreamFrame) -> None:
         """Append a frame without a decision (context)."""
-        self._append(self.model.embed_frames(frame.features_TV[None]))
+        self._append(self.model.embed_frames(frame.features_TV[None]), is_frame=True)
 
     def hear(self, role: str, ids: Sequence[int], *, opens: bool) -> None:
         """Another speaker's tokens (or our own, teacher-forced) arrive.
@@ -214,17 +217,19 @@ class StreamEngine:
         """The stream has ended: an utterance under way is closed there."""
         return self._close("stream_end", time)
 
-    def _append(self, embeds_LD: torch.Tensor) -> None:
-        self._pending.append(embeds_LD)
+    def _append(self, embeds_LD: torch.Tensor, *, is_frame: bool) -> None:
+        self._pending.append((embeds_LD, is_frame))
         self.positions += len(embeds_LD)
 
     def _run(self) -> torch.Tensor:
         """Logits [V] after all that has been fed; each position runs once."""
-        if self._pending:
-            embeds_LD = torch.cat(self._pending)
-            self._pending = []
-            for part in embeds_LD.split(PREFILL):
-                self._logits = self.model.advance(part, self.cache)
+        pending, self._pending = self._pending, []
+        for pieces in _in_parts(
+            pending, min(PREFILL, getattr(self.cache, "most", None) or PREFILL)
+        ):
+            embeds_LD = torch.cat([embeds for embeds, _ in pieces])
+            is_frame = [flag for embeds, flag in pieces for _ in range(len(embeds))]
+            self._logits = self.model.advance(embeds_LD, self.cache, is_frame)
         assert self._logits is not None, "nothing has been fed yet"
         return self._logits
 
@@ -274,3 +279,22 @@ class StreamEngine:
         return [
             Closed(max(time, speech.opened), speech.until, speech.utterance_idx, how, estimated)
         ]
+
+
+Piece = tuple[torch.Tensor, bool]
+
+
+def _in_parts(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
+    """Parts of at most `most` positions, in order; text may be cut, a frame is not."""
+    part: list[Piece] = []
+    room = most
+    for embeds_LD, is_frame in pieces:
+        sizes = len(embeds_LD) if is_frame else most
+        for piece_LD in embeds_LD.split(sizes):
+            if part and len(piece_LD) > room:
+                yield part
+                part, room = [], most
+            part.append((piece_LD, is_frame))
+            room -= len(piece_LD)
+    if part:
+        yield part

@@ -182,6 +182,7 @@ class _Stream:
 
     def end(self) -> None:
         self._tell(self.engine.finish(self.result.seconds))
+        self.result.log.evicted = self.engine.cache.evicted
 
     def _hear(self, line: str, time: float) -> None:
         self.result.heard.append((time, line))

@@ -5,7 +5,8 @@ Input: a `LiveResult`, or the results of a file of datapoints. Output: `utteranc
 whole or not at all; whatever went wrong is in `run.json` and on stderr.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def latency_facts(log: LatencyLog, video_seconds: float) -> dict[str, Any]:
     return {
         "frames": summary.steps,
         "dropped_frames": summary.dropped,
+        "left_the_window": log.evicted,
         "step_latency": {
             "p50": round(summary.p50, 6), "p95": round(summary.p95, 6), "max": round(summary.max, 6)
         },
@@ -77,7 +79,7 @@ def write_batch(
 ) -> dict[str, Any]:
     """Write what all datapoints said, and `run.json`; returns the latter."""
     failed = [d for d in done if d.error is not None]
-    steps = LatencyLog([t for d in done for t in d.steps])
+    steps = LatencyLog([t for d in done for t in d.steps], evicted=_sums(d.evicted for d in done))
     spoken = [u for d in done for u in d.utterances]
     facts = {
         **about,
@@ -94,6 +96,13 @@ def write_batch(
     write_json(folder / FACTS, facts)  # first: it says whose the other is
     write_generated(folder / SPOKEN, spoken)
     return facts
+
+
+def _sums(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)
 
 
 def batch_lines(facts: dict[str, Any]) -> list[str]:

@@ -28,12 +28,16 @@ from vlm_tsi.streaming.engine import StreamEngine, StreamFrame
 from vlm_tsi.streaming.events import Event
 from vlm_tsi.streaming.policy import Policy
 from vlm_tsi.streaming.record import Recorder
+from vlm_tsi.streaming.window import Window
 from vlm_tsi.timeline import Timeline, Utterance, Word
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to speak: policy, speech rate (tokens/s), expected frame gap (s), rounding."""
+    """How to speak: policy, speech rate (tokens/s), expected frame gap (s), rounding.
+
+    `window` is what is kept of an endless stream (None: all).
+    """
 
     policy: Policy
     tokens_per_second: float
@@ -42,14 +46,14 @@ class Decoding:
     max_tokens: int = 128
     eager_close: bool = False
     onset: float = 0.0
+    window: Window | None = None
 
 
 def new_engine(model: Any, decoding: Decoding) -> StreamEngine:
     """An engine with an empty cache."""
-    layers = model.language_model.config.num_hidden_layers
     return StreamEngine(
         model,
-        stream_cache(layers),
+        stream_cache(model, decoding.window),
         decoding.policy,
         tokens_per_second=decoding.tokens_per_second,
         frame_gap=decoding.frame_gap,
@@ -169,6 +173,7 @@ def stream_timeline(
             events = engine.step(frame)
         _record(events, recorder, on_event)
     _record(engine.finish(end), recorder, on_event)
+    log.evicted = engine.cache.evicted
     return recorder
 
 

@@ -12,8 +12,10 @@ from typing import Any, Literal, get_args
 
 from vlm_tsi.errors import UserError
 from vlm_tsi.sequence.interleave import SchemeName
+from vlm_tsi.streaming.cache import is_relative
 from vlm_tsi.streaming.policy import Pick, Policy, Tsi, TurnBased, greedy, sampler
 from vlm_tsi.streaming.protocol import Decoding
+from vlm_tsi.streaming.window import Keep, Window, widest_window
 
 Rounding = Literal["accumulate", "ceil"]
 
@@ -29,6 +31,10 @@ class StreamSettings:
         system: text given before anything happens (None: the timeline's own, or nothing).
         temperature: 0 takes the likeliest token; above, tokens are drawn with `seed`.
         rounding, max_tokens, eager_close, onset: see `StreamEngine`.
+        window: seconds of frames that are kept; `trained` keeps as much as the language model
+            was made for, `none` all.
+        window_text: tokens of text that are kept, whatever their age.
+        window_keep: which frames, see `Window`.
     """
 
     policy: SchemeName | None = None
@@ -41,6 +47,9 @@ class StreamSettings:
     max_tokens: int = 128
     eager_close: bool | None = None
     onset: float | None = None
+    window: float | Literal["trained", "none"] = "trained"
+    window_text: int = 256
+    window_keep: Keep = "recent"
 
     def __post_init__(self) -> None:
         _check("policy", self.policy, self.policy in (None, *get_args(SchemeName)),
@@ -57,6 +66,13 @@ class StreamSettings:
         _check("onset", self.onset, in_gap, "use a share of the frame gap from 0 to 1")
         _check("system", self.system, _is_text(self.system), "use UTF-8 text")
         _check("max-tokens", self.max_tokens, self.max_tokens >= 1, "use 1 or more")
+        is_span = self.window in ("trained", "none") or (
+            not isinstance(self.window, str) and 0 < self.window < math.inf
+        )
+        _check("window", self.window, is_span, "use seconds above 0, trained or none")
+        _check("window-text", self.window_text, self.window_text >= 0, "use 0 or more tokens")
+        _check("window-keep", self.window_keep, self.window_keep in get_args(Keep),
+               f"use one of {', '.join(get_args(Keep))}")  # fmt: skip
 
 
 def _is_text(text: str | None) -> bool:
@@ -93,7 +109,24 @@ def decoding_for(settings: StreamSettings, model: Any, name: str) -> Decoding:
         max_tokens=chosen.max_tokens,
         eager_close=bool(chosen.eager_close),
         onset=chosen.onset or 0.0,
+        window=_window(chosen, model),
     )
+
+
+def _window(settings: StreamSettings, model: Any) -> Window | None:
+    """What is kept; as asked, or what the language model can hold and its keys allow."""
+    slots, text, keep = model.tokens.tokens_per_frame, settings.window_text, settings.window_keep
+    if settings.window == "none":
+        return None
+    if settings.window == "trained":
+        limit = getattr(model.text_config, "max_position_embeddings", None)
+        if limit is None or not is_relative(model):
+            return None
+        return widest_window(limit, slots, text, keep=keep)
+    assert settings.fps is not None and not isinstance(settings.window, str)
+    frames = math.ceil(settings.window * settings.fps)
+    slack = max(slots * -(-frames // 4), 128)
+    return Window(frames=frames, text=text, tokens_per_frame=slots, slack=slack, keep=keep)
 
 
 def _policy(settings: StreamSettings, model: Any, name: str) -> Policy:
