@@ -219,15 +219,17 @@ def _model(name: str, path: Path | None) -> Need:
     return _need(kind, tables, how, path, _look_at_model)
 
 
-_BASE = "weights/videollm-online-8b-v1plus (VideoLLM-Online's 8B v1+ in this project's layout)"
+_BASE = (
+    "weights/videollm-online-8b-v1plus, which python -m data_prep.import_live makes of "
+    "VideoLLM-Online's released adapter, Llama-3-8B-Instruct and SigLIP-L/16-384"
+)
 _TRAINING = {
     "soccernet_tsi": "python train.py --config configs/paper/soccernet_tsi.yaml, from " + _BASE,
     "soccernet_turn_based": "python train.py --config configs/paper/soccernet_turn_based.yaml, "
     "from " + _BASE,
     "holoassist_tsi": "python -m data_prep.goalstep, then python train.py --config "
     "configs/paper/goalstep_tsi.yaml, from " + _BASE,
-    "holoassist_turn_based": "the paper takes VideoLLM-Online's 8B v1+ as it is: its weights in "
-    "this project's layout",
+    "holoassist_turn_based": "the paper takes VideoLLM-Online's 8B v1+ as it is: " + _BASE,
 }
 
 

@@ -35,6 +35,12 @@ def test_ids_survive_json() -> None:
     assert StreamTokens(**tokens.to_dict()) == tokens
 
 
+def test_a_mark_that_the_tokenizer_does_not_know_is_refused() -> None:
+    """One unknown token would stand for every unknown word."""
+    with pytest.raises(UserError, match=r"tokens\.bos: '<say>' is unknown to this tokenizer"):
+        stream_tokens(tiny_tokenizer(), replace(SPEC, bos="<say>"), 1)
+
+
 def test_texts_get_no_special_tokens() -> None:
     tokenizer = tiny_tokenizer()
     assert encoder(tokenizer)(" red lamp") == tokenizer.convert_tokens_to_ids(["red", "lamp"])

@@ -62,16 +62,17 @@ def stream_tokens(tokenizer: Any, spec: TokenSpec, tokens_per_frame: int) -> Str
     """Look the spec's strings up in the tokenizer.
 
     Raises:
-        UserError: if BOS, EOS or the frame string is not exactly one token.
+        UserError: if BOS, EOS or the frame string is not exactly one known token.
     """
     encode = encoder(tokenizer)
     if not encode(spec.assistant_prefix):
         problem = f"{spec.assistant_prefix!r} has no token"
         raise UserError("tokens.assistant_prefix", problem, "the first word is predicted from it")
-    frame_id = _single(encode, "frame", spec.frame) if spec.frame else len(tokenizer)
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    frame_id = _single(encode, "frame", spec.frame, unknown) if spec.frame else len(tokenizer)
     return StreamTokens(
-        bos_id=_single(encode, "bos", spec.bos),
-        eos_id=_single(encode, "eos", spec.eos),
+        bos_id=_single(encode, "bos", spec.bos, unknown),
+        eos_id=_single(encode, "eos", spec.eos, unknown),
         frame_id=frame_id,
         prefixes={
             "system": encode(spec.system_prefix),
@@ -82,9 +83,10 @@ def stream_tokens(tokenizer: Any, spec: TokenSpec, tokens_per_frame: int) -> Str
     )
 
 
-def _single(encode: Encode, name: str, text: str) -> int:
+def _single(encode: Encode, name: str, text: str, unknown: int | None) -> int:
     ids = encode(text)
-    if len(ids) != 1:
-        problem = f"{text!r} is {len(ids)} tokens in this tokenizer"
-        raise UserError(f"tokens.{name}", problem, "name a string that is one token of it")
+    if len(ids) != 1 or ids[0] == unknown:
+        told = f"is {len(ids)} tokens in" if len(ids) != 1 else "is unknown to"
+        mend = "name a string that is one token of it"
+        raise UserError(f"tokens.{name}", f"{text!r} {told} this tokenizer", mend)
     return ids[0]
