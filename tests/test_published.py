@@ -209,3 +209,17 @@ def test_the_suffix_chooses_the_reader(tmp_path):
     write_annotations(tmp_path / "r.json", [timeline])
     assert read_references(tmp_path / "r.jsonl") == [timeline]
     assert read_references(tmp_path / "r.json")[0].utterances == timeline.utterances
+
+
+def test_an_annotation_file_serves_as_predictions_too(tmp_path):
+    """The assistant's turns are what was said, scored ones and others alike."""
+    path = tmp_path / "said.json"
+    turns = [
+        {"role": "system", "content": "watch"},
+        {"role": "user", "content": "what is it", "start": 0.0, "end": 0.5, "eval": False},
+        {"role": "assistant", "content": "a ball", "start": 1.0, "end": 2.0, "eval": True},
+        {"role": "assistant", "content": "again", "start": 3.0, "end": 3.5, "eval": False},
+    ]
+    path.write_text(json.dumps({"v": turns}))
+    said = [(g.video_id, g.start, g.end, g.text) for g in read_predictions(path)]
+    assert said == [("v", 1.0, 2.0, "a ball"), ("v", 3.0, 3.5, "again")]

@@ -247,10 +247,14 @@ def read_references(path: str | Path) -> list[Timeline]:
 
 
 def read_predictions(path: str | Path) -> list[Generated]:
-    """Read generated utterances by suffix: `.csv` is published, else JSONL.
+    """Read generated utterances by suffix: `.csv` and `.json` are published forms, else JSONL.
 
-    In JSONL too an end that is missing is estimated (from tokens where recorded).
+    Of an annotation JSON the assistant's utterances are taken as what was said. In JSONL an
+    end that is missing is estimated (from tokens where recorded), as in CSV.
     """
     if Path(path).suffix == ".csv":
         return read_prediction_csv(path)
+    if Path(path).suffix == ".json":
+        said = [(t.video_id, u) for t in read_annotations(path) for u in t.utterances]
+        return [Generated(v, u.start, u.end, u.text) for v, u in said if u.role == "assistant"]
     return [generated_from_dict(with_end(r), f"{path}:{n}") for n, r in read_jsonl(path)]
