@@ -36,9 +36,14 @@ class PartConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Either `base`, a finished checkpoint to go on from, or the parts of a new model."""
+    """`base`, a finished checkpoint to go on from; or the parts of a new model; or a whole `vlm`.
+
+    `vlm` is a vision-language model of transformers (Qwen2.5-VL, Qwen3-VL, SmolVLM2): frames
+    are squares of `frame_size` pixels, and `use_cls`, `pool`, `merge` have no meaning.
+    """
 
     base: str | None = None
+    vlm: PartConfig | None = None
     vision: PartConfig = field(default_factory=PartConfig)
     text: PartConfig = field(default_factory=PartConfig)
     tokenizer: str | None = None

@@ -13,9 +13,10 @@ from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModel, AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from vlm_tsi.errors import UserError
+from vlm_tsi.model.backbones.hf_vlm import family_config
 from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.vlm import VlmTsiModel
 from vlm_tsi.sequence.interleave import SchemeName
@@ -74,6 +75,7 @@ _RULES: dict[str, tuple[Check, str]] = {
     "merge": (_is_bool, "true or false"),
     "eager_close": (_is_bool, "true or false"),
     "pool": (_is_whole, "a whole number >= 0"),
+    "grid": (_is_whole, "a whole number >= 0"),
     "frame_size": (lambda v: _is_whole(v, 1) and v <= 4096, "1 to 4096 pixels"),
     "pixel_mean": (_is_colour, "three numbers"),
     "pixel_std": (lambda v: _is_colour(v) and min(v) > 0, "three numbers > 0"),
@@ -110,6 +112,11 @@ def check_parts(values: dict[str, Any], where: object) -> None:
     Raises:
         UserError: names the part.
     """
+    if values.get("vlm_config") is not None:
+        if not isinstance(values["vlm_config"], dict):
+            raise UserError(where, "vlm_config is no config", "copy config.json again")
+        family_config(values["vlm_config"])
+        return
     for name in ("vision_config", "text_config"):
         part = values.get(name)
         if not isinstance(part, dict) or not isinstance(part.get("model_type"), str):
@@ -118,8 +125,8 @@ def check_parts(values: dict[str, Any], where: object) -> None:
 
 STREAMING = ("scheme", "fps", "eager_close", "onset", "silence_threshold")
 """What an adapter settles anew; all else is its base's."""
-_BASES = ("use_cls", "pool", "merge", "frame_size", "pixel_mean", "pixel_std", "tokens_per_second",
-          "stream_tokens")  # fmt: skip
+_BASES = ("grid", "use_cls", "pool", "merge", "frame_size", "pixel_mean", "pixel_std",
+          "tokens_per_second", "stream_tokens")  # fmt: skip
 
 
 def take_streaming(config: VlmTsiConfig, adapters: VlmTsiConfig, where: object) -> None:
@@ -132,6 +139,8 @@ def take_streaming(config: VlmTsiConfig, adapters: VlmTsiConfig, where: object) 
     for part in ("vision_config", "text_config"):
         own, bases = (getattr(getattr(c, part), "model_type", None) for c in (adapters, config))
         pairs[part] = (bases, own)
+    families = ((c.vlm_config or {}).get("model_type") for c in (config, adapters))
+    pairs["vlm_config"] = (next(families), next(families))
     for name, (bases, own) in pairs.items():
         if bases != own:
             problem = f"{name} is {own!r:.80}, its base's is {bases!r:.80}"
@@ -146,10 +155,14 @@ def check_parts_build(config: VlmTsiConfig, where: object) -> None:
     Raises:
         UserError: names the part.
     """
-    for name, auto in (("vision_config", AutoModel), ("text_config", AutoModelForCausalLM)):
+    parts: dict[str, Any] = {"vision_config": AutoModel, "text_config": AutoModelForCausalLM}
+    if config.vlm_config is not None:
+        parts = {"vlm_config": AutoModelForImageTextToText}
+    for name, auto in parts.items():
+        part = getattr(config, name)
         try:
             with torch.device("meta"):
-                auto.from_config(getattr(config, name))
+                auto.from_config(family_config(part) if name == "vlm_config" else part)
         except Exception as err:  # whatever a library makes of values it does not expect
             problem = f"{name} cannot be built ({type(err).__name__}: {err})"
             raise UserError(where, problem, "copy config.json again") from err

@@ -2,7 +2,8 @@
 
 Input: a vision config, a text config, how frames become tokens, the stream's special ids.
 Output: a transformers config that saves and loads as JSON.
-Invariant: `tokens_per_frame` follows from `use_cls`, `pool` and `merge`; it is never set apart.
+Invariant: `tokens_per_frame` follows from `use_cls`, `pool` and `merge`, or from `grid`; it is
+never set apart.
 """
 
 from typing import Any
@@ -19,6 +20,8 @@ class VlmTsiConfig(PretrainedConfig):
     Attributes:
         use_cls, pool: a frame is (CLS if use_cls) + pool x pool tokens,
         merge: concatenated into one token (the "pixel shuffle" of small VLMs) if true.
+        vlm_config: of a whole vision-language model (`backbones.hf_vlm`), in place of
+            `vision_config` and `text_config`; then a frame is `grid` x `grid` tokens.
         frame_size: side of the square the encoder sees, in pixels.
         fps: frames a second the model was trained at.
         scheme: `tsi` or `turn_based`, what the weights were trained for last.
@@ -39,6 +42,8 @@ class VlmTsiConfig(PretrainedConfig):
 
     vision_config: dict | PretrainedConfig | None = None
     text_config: dict | PretrainedConfig | None = None
+    vlm_config: dict[str, Any] | None = None
+    grid: int = 0
     use_cls: bool = True
     pool: int = 0
     merge: bool = False
@@ -63,12 +68,12 @@ class VlmTsiConfig(PretrainedConfig):
     @property
     def tokens_per_frame(self) -> int:
         """T: positions a frame takes in the sequence."""
-        return 1 if self.merge else self.pooled_tokens
+        return 1 if self.merge and not self.grid else self.pooled_tokens
 
     @property
     def pooled_tokens(self) -> int:
         """Vision tokens a frame is pooled to, before merging."""
-        return int(self.use_cls) + self.pool * self.pool
+        return self.grid * self.grid or int(self.use_cls) + self.pool * self.pool
 
     @property
     def tokens(self) -> StreamTokens:

@@ -18,5 +18,6 @@ def encoder_key(model: VlmTsiModel, fps: float) -> str:
     c = model.config
     settings: tuple = (c.use_cls, c.pool, c.frame_size, c.pixel_mean, c.pixel_std, fps)
     settings += ("merge",) if c.merge else ()
+    settings += (c.vlm_config["model_type"], c.grid) if c.vlm_config else ()
     digest.update(repr(settings).encode())
     return digest.hexdigest()[:24]

@@ -45,7 +45,7 @@ class FrameEncoder(nn.Module):
         pixels = frames_BHWC.permute(0, 3, 1, 2).float() / 255
         height, width = pixels.shape[2:]
         if (height, width) != (self.size, self.size):
-            pixels = _letterbox(pixels, self.size)
+            pixels = letterbox(pixels, self.size)
         mean, std = (pixels.new_tensor(v)[:, None, None] for v in (self.pixel_mean, self.pixel_std))
         return ((pixels - mean) / std).to(dtype)
 
@@ -68,7 +68,7 @@ def _patch_grid(hidden_BPD: torch.Tensor) -> torch.Tensor:
     return patches.transpose(1, 2).unflatten(2, (side, side))
 
 
-def _letterbox(pixels_BCHW: torch.Tensor, size: int) -> torch.Tensor:
+def letterbox(pixels_BCHW: torch.Tensor, size: int) -> torch.Tensor:
     """Scale the longer side to `size` and pad black to a square, centred."""
     height, width = pixels_BCHW.shape[2:]
     scale = size / max(height, width)

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
-from vlm_tsi.model.backbones import efficientnet_lite  # noqa: F401  (registers itself)
+from vlm_tsi.model.backbones import efficientnet_lite, hf_vlm  # noqa: F401  (the first registers itself)
 from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.connector import connector
 from vlm_tsi.model.loss import labelled_loss
@@ -45,12 +45,31 @@ class VlmTsiModel(PreTrainedModel):
 
     def __init__(self, config: VlmTsiConfig) -> None:
         super().__init__(config)
+        self.encoder: nn.Module
+        self.language_model: Any
+        self.connector: nn.Module
+        self._positions = hf_vlm.positions_of(config)
+        if config.vlm_config is not None:
+            self.encoder, self.language_model = hf_vlm.new_parts(config)
+            self.connector = nn.Identity()
+        else:
+            self._join(config)
+        self.post_init()
+
+    def _join(self, config: VlmTsiConfig) -> None:
         self.encoder = FrameEncoder(config, AutoModel.from_config(config.vision_config))
         self.language_model = AutoModelForCausalLM.from_config(config.text_config)
         text_width = self.language_model.config.hidden_size
         width = vision_width(config.vision_config) * (config.pooled_tokens if config.merge else 1)
         self.connector = connector(width, text_width)
-        self.post_init()
+
+    @classmethod
+    def from_vlm(cls, config: VlmTsiConfig, vlm: Any) -> "VlmTsiModel":
+        """A new model of a whole VLM's pretrained weights."""
+        with torch.device("meta"):
+            model = cls(config)
+        model.encoder, model.language_model = hf_vlm.take_apart(vlm, config)
+        return model
 
     @classmethod
     def from_parts(
@@ -94,6 +113,8 @@ class VlmTsiModel(PreTrainedModel):
         table: Any = self.get_input_embeddings()
         if head.weight is table.weight:
             head.weight = nn.Parameter(table.weight.detach().clone())
+        if self.config.vlm_config is not None:  # never tied, see `hf_vlm.TextModel`
+            return
         configs: tuple[Any, ...] = (self.language_model.config, self.config.text_config)
         for config in configs:
             config.tie_word_embeddings = False
@@ -104,14 +125,16 @@ class VlmTsiModel(PreTrainedModel):
 
     def embed_frames(self, features_FTV: torch.Tensor) -> torch.Tensor:
         """Vision features [F, T, D_vision] -> positions [F * T, D]."""
-        weight = next(self.connector.parameters())
-        return self.connector(features_FTV.to(weight.device, weight.dtype)).flatten(0, 1)
+        table = self.get_input_embeddings().get_parameter("weight")
+        weight = next(self.connector.parameters(), table)
+        embeds_FTD: torch.Tensor = self.connector(features_FTV.to(weight.device, weight.dtype))
+        return embeds_FTD.flatten(0, 1)
 
     def embed_ids(self, ids: torch.Tensor) -> torch.Tensor:
         """Token ids [...] -> embeddings [..., D]; a frame id past the table is clamped."""
         table = self.get_input_embeddings()
         rows = len(table.get_parameter("weight"))
-        return table(ids.clamp(max=rows - 1))
+        return hf_vlm.widened(table(ids.clamp(max=rows - 1)), self.config)
 
     def embed(
         self, input_ids_BL: torch.Tensor, frame_mask_BL: torch.Tensor, features_FTV: torch.Tensor
@@ -160,7 +183,11 @@ class VlmTsiModel(PreTrainedModel):
     ) -> torch.Tensor:
         """What the output head reads, [B, L, D]; arguments as in `embed`."""
         embeds_BLD = self.embed(input_ids_BL, frame_mask_BL, features_FTV)
-        hidden_BLD: torch.Tensor = self.text_body()(inputs_embeds=embeds_BLD, use_cache=False)[0]
+        positions = self._positions.of_rows(frame_mask_BL)
+        output = self._positions.run(
+            self.text_body(), embeds_BLD, positions, is_frame_BL=frame_mask_BL, use_cache=False
+        )
+        hidden_BLD: torch.Tensor = output[0]
         return hidden_BLD
 
     def text_body(self) -> nn.Module:
@@ -174,17 +201,22 @@ class VlmTsiModel(PreTrainedModel):
 
     @property
     def frame_span(self) -> int:
-        """How many positions a frame takes; as many as it has tokens."""
-        return self.tokens.tokens_per_frame
+        """How many positions a frame takes: as many as it has tokens, but with M-RoPE."""
+        return self._positions.span
 
     def run_text(
-        self, embeds_LD: torch.Tensor, cache: Any, position_L: torch.Tensor | None = None
+        self,
+        embeds_LD: torch.Tensor,
+        cache: Any,
+        positions: torch.Tensor | None = None,
+        is_frame: Sequence[bool] = (),
     ) -> torch.Tensor:
-        """Hidden states [L, D] of positions after what the cache holds (or at `position_L`)."""
-        places = {} if position_L is None else {"position_ids": position_L[None]}
-        output = self.text_body()(
-            inputs_embeds=embeds_LD[None], cache=cache, use_cache=True, **places
-        )
+        """Hidden states [L, D] of positions after what the cache holds (or at `positions`)."""
+        mask_BL = torch.tensor([list(is_frame)], dtype=torch.bool) if any(is_frame) else None
+        output = self._positions.run(
+            self.text_body(), embeds_LD[None], positions, is_frame_BL=mask_BL, cache=cache,
+            use_cache=True,
+        )  # fmt: skip
         hidden_LD: torch.Tensor = output.last_hidden_state[0]
         return hidden_LD
 
@@ -205,8 +237,10 @@ class VlmTsiModel(PreTrainedModel):
             is_frame: which of them are frames' (None: none).
             every: logits of all.
         """
-        cache.take(is_frame or [False] * len(embeds_LD), embeds_LD)
-        hidden_LD = self.run_text(embeds_LD, cache)
+        flags = is_frame or [False] * len(embeds_LD)
+        bases = cache.take(flags, embeds_LD)
+        positions = self._positions.of_units(bases, flags)
+        hidden_LD = self.run_text(embeds_LD, cache, positions, flags)
         return self.get_output_embeddings()(hidden_LD if every else hidden_LD[-1])
 
 

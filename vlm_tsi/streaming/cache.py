@@ -271,7 +271,8 @@ def _keys_at(model: Any, position: int) -> list[torch.Tensor]:
     """Keys [1, H, 1, D] of each layer of one token at `position`."""
     cache = StreamCache(model.text_config.num_hidden_layers, room=1)
     embeds_LD = model.embed_ids(torch.tensor([0], device=model.device))
-    model.run_text(embeds_LD, cache, torch.tensor([position], device=model.device))
+    places = torch.tensor([[position]], device=model.device)
+    model.run_text(embeds_LD, cache, places)
     return [layer.keys[:, :, :1] for layer in cache.stored]
 
 

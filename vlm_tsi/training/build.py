@@ -11,16 +11,17 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from vlm_tsi.config import LoraSettings, ModelConfig, PartConfig, TrainConfig
 from vlm_tsi.errors import UserError
 from vlm_tsi.model.backbones.efficientnet_lite import EfficientNetLiteConfig, from_file
+from vlm_tsi.model.backbones.hf_vlm import family_config, grid_side
 from vlm_tsi.model.checks import check_frames
 from vlm_tsi.model.config import VlmTsiConfig
 from vlm_tsi.model.loading import load_checkpoint, load_tokenizer
 from vlm_tsi.model.vlm import VlmTsiModel
-from vlm_tsi.sequence.tokens import stream_tokens
+from vlm_tsi.sequence.tokens import TokenSpec, stream_tokens
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def build(config: TrainConfig) -> Built:
 
 
 def new_model(config: ModelConfig) -> tuple[VlmTsiModel, Any]:
-    """A new model from parts, pretrained or random."""
+    """A new model from parts or of a whole VLM, pretrained or random."""
+    if config.vlm is not None:
+        return model_of_vlm(config, config.vlm)
     where = config.tokenizer or config.text.path
     if where is None:
         raise UserError("model.tokenizer", "is not set", "name a folder with a tokenizer")
@@ -79,6 +82,51 @@ def new_model(config: ModelConfig) -> tuple[VlmTsiModel, Any]:
     model = VlmTsiModel.from_parts(whole, vision, text)
     check_frames(model, "model.frame_size")
     return model, tokenizer
+
+
+def model_of_vlm(config: ModelConfig, part: PartConfig) -> tuple[VlmTsiModel, Any]:
+    """A VLM of transformers as a VLM-TSI; marks that it lacks take unused rows of its table."""
+    where = config.tokenizer or part.path
+    if where is None:
+        raise UserError("model.tokenizer", "is not set", "name a folder with a tokenizer")
+    tokenizer = load_tokenizer(where)
+    vlm_config, vlm = _part("model.vlm", part, AutoModelForImageTextToText, {})
+    found = family_config(vlm_config.to_dict())
+    grid = grid_side(found, config.frame_size)
+    add_marks(tokenizer, config.tokens, found.text_config.vocab_size)
+    whole = VlmTsiConfig(
+        vlm_config=found.to_dict(),
+        grid=grid,
+        frame_size=config.frame_size,
+        pixel_mean=config.pixel_mean,
+        pixel_std=config.pixel_std,
+        tokens_per_second=config.tokens_per_second,
+        stream_tokens=stream_tokens(tokenizer, config.tokens, grid**2).to_dict(),
+    )
+    model = VlmTsiModel(whole) if vlm is None else VlmTsiModel.from_vlm(whole, vlm)
+    check_frames(model, "model.frame_size")
+    return model, tokenizer
+
+
+def add_marks(tokenizer: Any, spec: TokenSpec, rows: int) -> None:
+    """Add the marks that a tokenizer lacks; tables keep their size, so adapters fit everywhere.
+
+    Args:
+        tokenizer: gets tokens of its own for them.
+        spec: which strings are marks; a mark is a string in angle brackets.
+        rows: of the model's embedding table.
+
+    Raises:
+        UserError: the table has no unused row left.
+    """
+    words = (spec.bos, spec.eos, spec.frame, spec.system_prefix, spec.user_prefix,
+             spec.assistant_prefix)  # fmt: skip
+    known = tokenizer.get_vocab()
+    marks = [w for w in words if w.startswith("<") and w.endswith(">") and w not in known]
+    if len(tokenizer) + len(marks) > rows:
+        problem = f"{marks[-1]!r} needs a row, the table's {rows} are all in use"
+        raise UserError("model.tokens", problem, "name tokens that the tokenizer has")
+    tokenizer.add_tokens(marks, special_tokens=True)
 
 
 def _part(name: str, part: PartConfig, auto: Any, extra: dict) -> tuple[Any, nn.Module | None]:
@@ -138,7 +186,7 @@ def add_lora(model: VlmTsiModel, settings: LoraSettings, base: str | None) -> An
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=lora_targets(model),
-        modules_to_save=["connector"],
+        modules_to_save=["connector"] if list(model.connector.parameters()) else None,
     )
     model.name_or_path = base or ""  # what peft notes as the adapter's base
     return get_peft_model(model, config)
