@@ -16,7 +16,7 @@ from transformers import (
 
 from tests.tiny import tiny_frames
 from vlm_tsi.model.config import VlmTsiConfig
-from vlm_tsi.model.vision import FrameEncoder, _letterbox
+from vlm_tsi.model.vision import FrameEncoder, letterbox
 from vlm_tsi.model.vlm import vision_width
 
 SMALL = {
@@ -87,14 +87,14 @@ def test_the_grid_is_row_by_row() -> None:
 
 
 def test_a_wide_frame_is_centred_on_black() -> None:
-    boxed = _letterbox(torch.ones(1, 3, 8, 16), 16)
+    boxed = letterbox(torch.ones(1, 3, 8, 16), 16)
     assert boxed.shape == (1, 3, 16, 16)
     assert (boxed[:, :, 4:12] == 1).all() and (boxed[:, :, :4] == 0).all()
 
 
 def test_a_tall_or_tiny_frame_fits() -> None:
-    assert _letterbox(torch.ones(1, 3, 31, 7), 16).shape == (1, 3, 16, 16)
-    assert (_letterbox(torch.ones(1, 3, 1, 1), 16) == 1).all()
+    assert letterbox(torch.ones(1, 3, 31, 7), 16).shape == (1, 3, 16, 16)
+    assert (letterbox(torch.ones(1, 3, 1, 1), 16) == 1).all()
 
 
 def test_pixels_are_normalised() -> None:
